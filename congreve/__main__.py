@@ -2,4 +2,5 @@
 
 from congreve.console.main import main
 
-main()
+if __name__ == "__main__":
+    main()

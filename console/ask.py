@@ -1,4 +1,4 @@
-"""Queries of a cluster with an admin client, and times as commands read and show them."""
+"""Queries of a cluster with an admin client, and times as tables show them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
-
-import click
 
 from congreve.client.admin import AdminClient
 from congreve.console.report import connection
@@ -23,24 +21,6 @@ def ask(namesrv: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
             return await question(admin)
 
     return asyncio.run(run())
-
-
-class Time(click.ParamType[int]):
-    """A time in ms since 1970, or local as 2026-01-31T12:00."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """The time in ms since 1970."""
-        text = str(value)
-        if text.isdecimal():
-            return int(text)
-        try:
-            return int(datetime.fromisoformat(text).timestamp() * 1000)
-        except ValueError:
-            self.fail(f"{text}: use ms since 1970, or a time as 2026-01-31T12:00", param, ctx)
 
 
 def shown_time(milliseconds: int) -> str:

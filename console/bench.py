@@ -16,11 +16,14 @@ from congreve.console.loadgen.generator import (
     LoadResult,
     run,
 )
+from congreve.console.option_types import FiniteRange
 from congreve.console.report import cluster_options, connection, output_option, show
 from congreve.console.tune.picture import FORMATS
 from congreve.errors import CongreveError
 
 SECONDS_MAX = 86_400
+SIZE_MAX = 4 << 20
+"""RocketMQ's default limit of a message and of a batch."""
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
 
 
@@ -41,7 +44,7 @@ class BenchError(CongreveError):
     show_default=True,
     help="Requests in flight on each connection.",
 )
-@click.option("--size", type=click.IntRange(1, 4 << 20), default=128, show_default=True)
+@click.option("--size", type=click.IntRange(1, SIZE_MAX), default=128, show_default=True)
 @click.option(
     "--batch", type=click.IntRange(1, 10_000), help="Messages of a send (1), or of a pull (32)."
 )
@@ -49,14 +52,14 @@ class BenchError(CongreveError):
 @click.option("--binary", is_flag=True, help="Binary headers instead of JSON.")
 @click.option(
     "--warmup",
-    type=click.FloatRange(0, SECONDS_MAX),
+    type=FiniteRange(0, SECONDS_MAX),
     default=2.0,
     show_default=True,
     help="Seconds that are not measured.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, SECONDS_MAX, min_open=True),
+    type=FiniteRange(0.001, SECONDS_MAX),
     default=5.0,
     show_default=True,
     help="Seconds that are measured.",
@@ -86,6 +89,11 @@ def bench(
     The messages stay in the topic. Pulls read what earlier sends have left there.
     """
     _check_libraries(hdr, png)
+    batch = batch or (1 if mode == "send" else 32)
+    if mode == "send" and size * batch > SIZE_MAX:
+        raise click.UsageError(
+            f"--size {size} times --batch {batch} is {size * batch} bytes: use {SIZE_MAX} at most"
+        )
     client = connection()
     account = client["credentials"]
     host, port = asyncio.run(_find(namesrv, broker, topic, queues, client))
@@ -96,7 +104,7 @@ def bench(
         connections=connections,
         inflight=inflight,
         size=size,
-        batch=batch or (1 if mode == "send" else 32),
+        batch=batch,
         binary=binary,
         tls=client["ssl"] is not None,
         warmup=warmup,

@@ -10,7 +10,8 @@ import click
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
-from congreve.console.ask import Time, ask, shown_time
+from congreve.console.ask import ask, shown_time
+from congreve.console.option_types import FiniteRange, Time
 from congreve.console.report import cluster_options, output_option, show
 from congreve.errors import CongreveError
 
@@ -92,13 +93,13 @@ def list_letters(
             for letter in letters
         ]
 
-    show(_ask(namesrv, group, question), output)
+    show(_ask(namesrv, group, question), output, expand=True)
 
 
 @dlq.command(help="Send a group's dead letters again, each once.")
 @click.argument("group")
 @click.option("--to-group", is_flag=True, help="To this group only, not to the topic.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second.")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Messages a second.")
 @click.option("--begin", type=Time(), default=0, help="Only those that died at or after this.")
 @click.option("--end", type=Time(), help="Only those that died before this time.")
 @cluster_options

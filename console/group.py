@@ -8,7 +8,8 @@ import click
 
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
-from congreve.console.ask import Time, ask, shown_age
+from congreve.console.ask import ask, shown_age
+from congreve.console.option_types import Time
 from congreve.console.report import cluster_options, output_option, show
 from congreve.errors import CongreveError
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from congreve.console.option_types import FiniteRange
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
@@ -115,14 +116,14 @@ _upkeep_options = _with(
     ),
     click.option(
         "--snapshot-hours",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=120.0,
         show_default=True,
         help="Age at which snapshots expire.",
     ),
     click.option(
         "--orphan-hours",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=24.0,
         show_default=True,
         help="Age at which files without a snapshot are removed; more than a commit takes.",
@@ -145,7 +146,7 @@ def export(topic: str, **options: Any) -> None:
 @_topics
 @click.option(
     "--lag",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=60.0,
     show_default=True,
     help="Seconds between exports: one begins with the broker's first checkpoint after half of "
@@ -160,7 +161,7 @@ def export(topic: str, **options: Any) -> None:
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @click.option(
     "--upkeep-every",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=1.0,
     show_default=True,
     help="Hours from one upkeep to the next; 0: none.",

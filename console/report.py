@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from congreve.console.loadgen.generator import SECRET_KEY
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 WIDTH_MAX = 10_000
@@ -118,10 +121,12 @@ def show(
     title: str | None = None,
     *,
     whole: Collection[str] = (),
+    expand: bool = False,
 ) -> None:
     """Print rows that all have the same keys; the keys are the column heads. A table without rows
     is the word `none`. Cells of the columns `whole`, and all cells in a pipe or a file, are not
-    broken into lines: a user copies them."""
+    broken into lines: a user copies them. With `expand` a terminal that is too narrow for one line
+    of each row shows a block of lines of each row instead."""
     if output == "json":
         import msgspec
 
@@ -137,11 +142,35 @@ def show(
     for name in rows[0]:
         table.add_column(name, overflow="fold", no_wrap=name in whole)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console = Console()
+        table.add_row(*map(_printable, row.values()))
+    # Cells come from messages: they are no markup of rich's.
+    console = Console(markup=False, emoji=False)
     needed = console.measure(table, options=console.options.update(max_width=WIDTH_MAX))
     if not console.is_terminal:
         console.width = needed.maximum
+    elif expand and needed.maximum > console.width:
+        table = _blocks(rows, title)
     elif whole:
         console.width = max(console.width, needed.minimum)
     console.print(table)
+
+
+def _blocks(rows: Sequence[dict[str, Any]], title: str | None) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, box=None, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        for name, value in row.items():
+            table.add_row(name, _printable(value))
+        table.add_row()
+    return table
+
+
+def _printable(value: object) -> str:
+    """The text of a cell; control characters, which could change the terminal, as escapes."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in str(value)
+    )

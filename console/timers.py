@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from congreve.client.admin import AdminClient
-from congreve.console.ask import Time, ask, shown_time
+from congreve.console.ask import ask, shown_time
+from congreve.console.option_types import Time
 from congreve.console.report import cluster_options, output_option, show
 
 Rows = list[dict[str, Any]]

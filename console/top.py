@@ -14,6 +14,7 @@ import msgspec
 
 from congreve.byte_size import readable_size
 from congreve.console.ask import shown_age
+from congreve.console.option_types import FiniteRange
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Figures(msgspec.Struct, rename="camel"):
 @click.option("--json", "as_json", is_flag=True, help="Print the figures once as JSON, and exit.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.2, 60),
+    type=FiniteRange(0.2, 60),
     default=2.0,
     show_default=True,
     help="Seconds from one screen to the next.",

@@ -128,21 +128,25 @@ class GeneratorError(CongreveError):
 def run(port: int, load: Load, *, host: str = "127.0.0.1") -> LoadResult:
     """Run the load against a server; `host` is an IPv4 address.
 
-    Raises GeneratorError when the connection fails.
+    Raises GeneratorError when the connection fails, or the server answers too late.
     """
     command = [*COMMAND, f"--host={host}", f"--port={port}", *load.options()]
     limit = COUNT_LIMIT_S if load.count else load.warmup + load.duration + DRAIN_S
     secret = {} if load.secret_key is None else {SECRET_KEY: load.secret_key}
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-        env={**os.environ, **secret},
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+            env={**os.environ, **secret},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise GeneratorError(f"{host}:{port} did not answer all requests in {limit:g} s") from error
     if done.returncode != 0:
-        raise GeneratorError(done.stderr.strip())
+        reason = done.stderr.strip() or f"the load generator ended with code {done.returncode}"
+        raise GeneratorError(reason)
     return msgspec.json.decode(done.stdout, type=LoadResult)
 
 

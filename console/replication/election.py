@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from congreve.console.broker_conf import config_options, read_config
+from congreve.console.option_types import FiniteRange
 from congreve.console.report import access_option, connection, output_option, show, tls_option
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AWAY = "away"
+
+timeout_option = click.option(
+    "--timeout",
+    type=FiniteRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds until the request is withdrawn.",
+)
+"""The option of requests to the group, as the argument `timeout`."""
 
 
 @click.group(help="Show a group that elects its master, and choose one.")
@@ -50,9 +60,7 @@ def status(
 
 @election.command(help="Hand the group to another member that has all messages: for upgrades.")
 @click.option("--broker-id", type=click.IntRange(1), help="The member; without it any other one.")
-@click.option(
-    "--timeout", default=60.0, show_default=True, help="Seconds until the request is withdrawn."
-)
+@timeout_option
 @config_options
 def transfer(
     broker_id: int | None,
@@ -70,9 +78,7 @@ def transfer(
 @click.option("--broker-id", type=click.IntRange(1), required=True, help="The member.")
 @click.option("--unclean", is_flag=True, help="I know that acknowledged messages may be lost.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
-    "--timeout", default=60.0, show_default=True, help="Seconds until the request is withdrawn."
-)
+@timeout_option
 @config_options
 @tls_option
 @access_option

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from congreve.console.option_types import FiniteRange
 from congreve.console.report import output_option, show
 from congreve.console.tune.choice import dissenting, is_busy, recommend
 from congreve.console.tune.picture import check_picture, draw
@@ -54,7 +55,7 @@ ROUNDS, SECONDS = 3, 0.25
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.01, 2.0),
+    type=FiniteRange(0.01, 2.0),
     default=SECONDS,
     show_default=True,
     help="Duration of each measurement.",

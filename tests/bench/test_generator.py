@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -202,3 +203,16 @@ def test_an_account_signs_each_request(load: Load) -> None:
         assert fields["AccessKey"] == "generator"
         request = RemotingCommand(code=header["code"], ext_fields=fields, body=body)
         assert is_signed(request, "its-secret")
+
+
+def test_an_end_without_a_word_is_an_error_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "COMMAND", (sys.executable, "-c", "exit(3)"))
+    with pytest.raises(generator.GeneratorError, match="ended with code 3"):
+        generator.run(1, generator.Load())
+
+
+def test_a_server_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(generator, "DRAIN_S", 0.1)
+    with pytest.raises(generator.GeneratorError, match="did not answer"):
+        generator.run(1, generator.Load(warmup=0, duration=0.1))

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
@@ -52,6 +53,11 @@ def test_cat_starts_and_stops_at_the_given_offsets(
     # With an option that chooses what to print, stdin is not read as messages.
     shown = congreve("cat", "-t", orders, *arguments, stdin="not to be sent\n", namesrv=namesrv)
     assert shown.stdout.splitlines() == [f"message {i}" for i in expected], shown.stderr
+
+
+def test_an_import_of_the_main_module_runs_no_command() -> None:
+    main_module = import_module("congreve.__main__")
+    assert main_module.__name__ == "congreve.__main__"
 
 
 def test_cat_shows_all_fields_of_a_message_as_json(orders: str, namesrv: str) -> None:
