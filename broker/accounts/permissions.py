@@ -12,9 +12,15 @@ from congreve.broker.accounts.accounts import Kind, Need, Perm, topic_need
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.client_processor import HEARTBEAT_MAX
 from congreve.broker.group.consumer_processor import LOCK_BODY_MAX
+from congreve.broker.transaction.half_messages import says_transaction
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Record
-from congreve.records.message.properties import REAL_TOPIC
+from congreve.records.message.properties import (
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    TRANSACTION_PREPARED,
+)
+from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.topics import PARKED, TRANS_HALF_TOPIC
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
@@ -58,9 +64,9 @@ def rules(find: FindRecord) -> Mapping[int, Rule]:
 
 def _of_producers(find: FindRecord) -> dict[int, Rule]:
     long_name, short_name = _topic("topic", Perm.PUB), _topic("b", Perm.PUB)
-    half = _half("f", "a")
+    half = _half("f", "a", "i")
     return {
-        RequestCode.SEND_MESSAGE: _rule(long_name, _half("sysFlag", "producerGroup")),
+        RequestCode.SEND_MESSAGE: _rule(long_name, _half("sysFlag", "producerGroup", "properties")),
         RequestCode.SEND_MESSAGE_V2: _rule(short_name, half),
         RequestCode.SEND_BATCH_MESSAGE: _rule(short_name, half),
         RequestCode.SEND_REPLY_MESSAGE: _rule(long_name),
@@ -182,14 +188,21 @@ def _group(field: str, perm: Perm = Perm.SUB, *, optional: bool = False) -> Sour
     return needs
 
 
-def _half(flags: str, group: str) -> Source:
-    """The producer group of a half message, which its sender will have to end."""
+def _half(flags: str, group: str, properties: str) -> Source:
+    """The producer groups of a half message: of its header, and the one that will have to end it,
+    which its properties name."""
     of_group = _group(group, Perm.PUB)
 
     def needs(request: RemotingCommand) -> Iterator[Need]:
-        text = request.ext_fields.get(flags, "")
-        if _is_number(text) and int(text) & SysFlag.TRANSACTION_ROLLBACK:  # both of its bits
+        flag = request.ext_fields.get(flags, "0")
+        # The header takes other texts for numbers, too, such as "4.0" and "-12".
+        if not _is_number(flag) or int(flag) & SysFlag.TRANSACTION_ROLLBACK:  # both of its bits
             yield from of_group(request)
+        text = request.ext_fields.get(properties, "")
+        if TRANSACTION_PREPARED in text:
+            stored = decode_properties(text.encode())
+            if says_transaction(stored):
+                yield Need(Kind.GROUP, stored.get(PRODUCER_GROUP, ""), Perm.PUB)
 
     return needs
 

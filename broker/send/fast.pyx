@@ -165,7 +165,7 @@ cdef class SendPath:
                 return False
         send.message.properties = self.prepared.text + self.prepared.text_used
         if not stored_properties(
-            &fields.properties, send.kind, self.answers_wait,
+            &fields.properties, send.kind, &fields.producer_group, self.answers_wait,
             self.prepared.text + self.prepared.text_used,
             &send.message.properties_length, &send.message.tags_code, &send.wish,
         ):

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
-from congreve.records.byte_compare cimport is_text, starts_with
+from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
@@ -62,7 +62,7 @@ cdef struct Seen:
 
 
 cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, SendKind kind,
-                         bint sync_flush, int64_t *tags_code, Seen *seen,
+                         const Slice *group, bint sync_flush, int64_t *tags_code, Seen *seen,
                          DeliveryWish *wish) noexcept nogil:
     if is_extraordinary(name, length):
         return PROPERTY_FOR_PYTHON
@@ -71,7 +71,10 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
         if kind != SEND_HALF or not is_text(value.data, value.length, b"true"):
             return PROPERTY_FOR_PYTHON
         seen.transaction = True
-    seen.grouped |= is_text(name, length, PRODUCER_GROUP)
+    if is_text(name, length, PRODUCER_GROUP):
+        if kind == SEND_HALF and not same(value.data, value.length, group.data, group.length):
+            return PROPERTY_FOR_PYTHON      # it needs permissions of both groups
+        seen.grouped = True
     if is_text(name, length, TAGS):
         tags_code[0] = string_hash(0, value.data, value.length)
     if is_text(name, length, WAIT):
@@ -100,8 +103,8 @@ cdef inline uint8_t *separated(uint8_t *out, const uint8_t *start) noexcept nogi
     return out
 
 
-cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, uint8_t *out,
-                            int32_t *length, int64_t *tags_code,
+cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *group,
+                            bint sync_flush, uint8_t *out, int32_t *length, int64_t *tags_code,
                             DeliveryWish *wish) noexcept nogil:
     cdef const uint8_t *at = given.data
     cdef const uint8_t *end = at + given.length
@@ -126,7 +129,8 @@ cdef bint stored_properties(const Slice *given, SendKind kind, bint sync_flush, 
         if middle != NULL and middle > at and middle + 1 < stop:
             value.data = middle + 1
             value.length = <int32_t> (stop - middle - 1)
-            fate = fate_of(at, middle - at, value, kind, sync_flush, tags_code, &seen, wish)
+            fate = fate_of(at, middle - at, value, kind, group, sync_flush, tags_code, &seen,
+                           wish)
             if fate == PROPERTY_FOR_PYTHON:
                 return False
             if fate == PROPERTY_STORED:
@@ -151,17 +155,19 @@ cdef uint8_t *put_target(uint8_t *out, const Message *message) noexcept nogil:
     return put_decimal(out, message.queue_id)
 
 
-def stored(bytes properties, *, bint batch=False, bint half=False, bint sync_flush=False):
+def stored(bytes properties, *, bint batch=False, bint half=False, bytes group=b"P",
+           bint sync_flush=False):
     """(stored bytes, tags code) of a send's properties; None when Python has to decide."""
     cdef SendKind kind = SEND_HALF if half else SEND_BATCH if batch else SEND_SINGLE
-    cdef Slice given
+    cdef Slice given, of_group
     cdef uint8_t out[PROPERTIES_MAX]
     cdef int32_t length = 0
     cdef int64_t tags_code = 0
     cdef DeliveryWish wish
     given.data = properties
     given.length = <int32_t> len(properties)
-    if not stored_properties(&given, kind, sync_flush, out, &length, &tags_code, &wish):
+    of_group.data, of_group.length = group, <int32_t> len(group)
+    if not stored_properties(&given, kind, &of_group, sync_flush, out, &length, &tags_code, &wish):
         return None
     if wish.level.data != NULL or wish.time.data != NULL:
         return None

@@ -14,7 +14,7 @@ cdef enum:
 # One connection. Only the lane's thread changes it; the loop reads `id`, `received` and `unsent`.
 cdef struct LaneConnection:
     int fd                      # -1: closed, the place is free
-    int64_t id                  # its place; the upper 32 bits count the place's earlier uses
+    int64_t id                  # its place; bits 32 to 61 count the place's earlier uses
     uint32_t events             # that epoll reports
     bint undecided              # its first byte will tell whether it is encrypted
     void *session               # of TLS; NULL: it is not encrypted
@@ -54,6 +54,8 @@ cdef enum Opening:
     REFUSED                     # it is not encrypted, but has to be
     ENDED                       # the connection has ended; errno
 
+
+cpdef int64_t next_id(int64_t id) noexcept nogil
 
 # The events that epoll has to report for a connection.
 cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil

@@ -3,6 +3,8 @@ from typing import Self, final
 
 from congreve.remoting.tls.sessions import TlsSessions
 
+def next_id(id: int) -> int: ...
+
 @final
 class ConnectionTable:
     def __new__(

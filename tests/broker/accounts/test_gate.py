@@ -23,6 +23,7 @@ from congreve.remoting.transport.connection import Connection
 from ..guarded import FILE, SECRET, guarded
 from ..tool import Tool, config_of, local_config, running
 
+HALF = "PGROUP\x01P\x02TRAN_MSG\x01true\x02UNIQ_KEY\x01u"
 PULL = {
     "consumerGroup": "G",
     "topic": "T",
@@ -121,13 +122,26 @@ async def test_a_change_of_accounts_answers_pulls_that_lost_their_permission(
 async def test_a_producer_group_is_of_the_accounts_that_may_publish_with_it(
     tmp_path: Path,
 ) -> None:
-    text = FILE + f"- {{accessKey: without-P, secretKey: {SECRET}, topicPerms: [T=PUB]}}"
+    text = (
+        FILE + f"- {{accessKey: without-P, secretKey: {SECRET}, topicPerms: [T=PUB],"
+        " groupPerms: [own=PUB]}"
+    )
     settings = {"transaction_check_interval": 50, "transaction_time_out": 0}
     async with guarded(tmp_path, text, **settings) as (broker, tools):
         admin, stranger = tools.of("administrator"), tools.of("without-P")
         await admin.create_topic("T")
         now_ms = time.time_ns() // 1_000_000
         assert refused(await stranger.send_half("T", now_ms), "group:P")
+        # Properties make a half message, whatever the header says of its type and its group.
+        common = {"b": "T", "c": "TBW102", "d": "4", "e": "0", "g": "1", "h": "0"}
+        for fields in (
+            {"a": "P", "f": "0", "i": HALF},
+            {"a": "own", "f": "4", "i": HALF},
+            {"a": "P", "f": "-12"},
+            {"a": "P", "f": "4.0"},
+        ):
+            answer = await stranger.ask(310, common | fields, b"half")
+            assert refused(answer, "group:P"), fields
         asked: dict[str, int] = Counter()
         producers = []
         for key in ("without-P", "both-of-T", "other-topic"):
@@ -143,6 +157,9 @@ async def test_a_producer_group_is_of_the_accounts_that_may_publish_with_it(
             assert (await Tool(tools.address, client).ask(34, body=beat)).code == 0
             producers.append(client)
         assert (await tools.of("both-of-T").send_half("T", now_ms)).code == 0
+        # Now lanes serve half messages: not one of another group than that of its header.
+        other = common | {"a": "own", "f": "4", "i": HALF}
+        assert refused(await stranger.ask(310, other, b"half"), "group:P")
         await eventually(lambda: asked["both-of-T"] >= 6)
         assert asked.keys() == {"both-of-T"}
         record = broker.managers.transactions.service.half_at(0)
