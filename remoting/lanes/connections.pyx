@@ -13,7 +13,8 @@ cdef enum:
     COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes
     TLS_HANDSHAKE = 0x16        # the first byte of every connection with TLS
 
-cdef int64_t IDS = (<int64_t> 1 << 62) - 1     # a place used a thousand times a second takes 12 days
+# A place that is used a thousand times a second comes to the end of them after twelve days.
+cdef int64_t IDS = (<int64_t> 1 << 62) - 1
 
 
 cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil:
