@@ -16,7 +16,6 @@ from congreve.client import Message
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as command
 from tests.console.web.browser import browser_log, chromium, keep, phone, wait
-from tests.lake import bodies, stores
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +39,8 @@ PAGES = {
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the store of a stopped broker, and the tables of its topic."""
+    from tests.lake import bodies, stores  # these import the libraries of the tables: a long time
+
     root = tmp_path_factory.mktemp("tables")
     store = stores.write(root / "store", 20)
     options = ("--store", str(store), "--warehouse", str(root / "lake"), "--topic", stores.TOPIC)
