@@ -94,6 +94,8 @@ def test_every_page_works_on_large_and_small_screens(browser: Chrome, address: s
 
 
 def test_a_table_is_shown_with_its_lag_and_dead_letters(browser: Chrome, address: str) -> None:
+    from tests.lake import stores
+
     browser.get(f"{address}/tables")
     (row,) = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
     cells = [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
