@@ -42,10 +42,16 @@ class Idempotence:
     async def run(self, key: str, work: Callable[[], Awaitable[T]]) -> T | None:
         """Return the result of `work`, or None when the key is done or claimed.
 
-        When `work` raises or is cancelled, the claim is released and the exception propagates.
+        When `work` raises or the call is cancelled, the claim is released and the exception
+        propagates.
         """
-        if not await asyncio.to_thread(self._store.claim, key):
-            return None
+        claiming = asyncio.ensure_future(asyncio.to_thread(self._store.claim, key))
+        try:
+            if not await asyncio.shield(claiming):
+                return None
+        except asyncio.CancelledError:
+            await asyncio.shield(self._undo(claiming, key))
+            raise
         try:
             result = await work()
         except BaseException:
@@ -53,6 +59,12 @@ class Idempotence:
             raise
         await asyncio.shield(asyncio.to_thread(self._store.confirm, key))
         return result
+
+    async def _undo(self, claiming: asyncio.Future[bool], key: str) -> None:
+        """Release a claim that its thread may make only after the call was cancelled."""
+        await asyncio.wait([claiming])
+        if claiming.exception() is None and claiming.result():
+            await asyncio.to_thread(self._store.release, key)
 
 
 class SqliteClaims:

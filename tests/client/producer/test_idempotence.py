@@ -53,7 +53,10 @@ async def test_failed_or_cancelled_work_may_be_repeated(store: ClaimStore) -> No
     async def fail() -> None:
         raise ZeroDivisionError
 
+    begun = asyncio.Event()
+
     async def hang() -> None:
+        begun.set()
         await asyncio.Event().wait()
 
     async def succeed() -> int:
@@ -62,11 +65,46 @@ async def test_failed_or_cancelled_work_may_be_repeated(store: ClaimStore) -> No
     with pytest.raises(ZeroDivisionError):
         await once.run("a", fail)
     task = asyncio.create_task(once.run("a", hang))
-    await asyncio.sleep(0.05)
+    await begun.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert await once.run("a", succeed) == 1
+
+
+class SlowClaims:
+    """A store that claims when the test decides."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_claim = threading.Event(), threading.Event()
+        self.released = threading.Event()
+
+    def claim(self, key: str) -> bool:
+        self.asked.set()
+        return self.may_claim.wait(60)
+
+    def confirm(self, key: str) -> None:
+        raise AssertionError("no work was done")
+
+    def release(self, key: str) -> None:
+        self.released.set()
+
+
+async def test_a_call_that_is_cancelled_while_it_claims_leaves_no_claim() -> None:
+    async def work() -> None:
+        raise AssertionError("the call was cancelled")
+
+    store = SlowClaims()
+    task = asyncio.create_task(Idempotence(store).run("a", work))
+    await asyncio.to_thread(store.asked.wait, 60)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not store.released.is_set()
+    store.may_claim.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(store.released.wait, 60)
 
 
 def test_one_of_many_threads_and_connections_gets_the_key(tmp_path: Path) -> None:
