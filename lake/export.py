@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from congreve.lake.durable import DurableQueue, DurableTopic
-from congreve.lake.errors import CommitConflictError, ProgressError
+from congreve.lake.errors import CommitConflictError, ProgressError, TableError
 from congreve.lake.progress import EndOffsets, advanced
 from congreve.lake.table import TopicTable
 
@@ -108,7 +108,8 @@ class Exporter:
         """Export all messages that are durable now; yields the number of rows of each commit.
 
         The caller may stop after any of them. Raises ProgressError when the store and the table do
-        not belong together, or messages expired before they were exported.
+        not belong together, or messages expired before they were exported, and TableError when the
+        catalog fails or files cannot be written.
         """
         if not self.table.load():
             self._topic.queues()  # a topic that is unknown, or not durable yet, gets no table
@@ -116,19 +117,32 @@ class Exporter:
         # After the table, which another exporter may move on: the queues are never behind it.
         queues = self._topic.queues()
         while True:
-            ends = self.table.progress()
+            try:
+                rows = self._commit(queues)
+            except CommitConflictError as error:
+                logger.info("%s; the export continues after the other commit", error)
+                self.table.load()
+                queues = self._topic.queues()
+                continue
+            if not rows:
+                return
+            yield rows
+
+    def _commit(self, queues: list[DurableQueue]) -> int:
+        """Write and commit the next rows; returns their number, 0 if there are none.
+
+        Raises CommitConflictError, and TableError when the files cannot be written.
+        """
+        ends = self.table.progress()
+        try:
             with self.table.new_files() as files:
                 moved = self._write(files, queues, ends.get(self._topic.broker, {}))
                 if not moved:
-                    return
-                try:
-                    self.table.append(files, advanced(ends, self._topic.broker, moved))
-                except CommitConflictError as error:
-                    logger.info("%s; the export continues after the other commit", error)
-                    self.table.load()
-                    queues = self._topic.queues()
-                    continue
-            yield files.rows
+                    return 0
+                self.table.append(files, advanced(ends, self._topic.broker, moved))
+                return int(files.rows)
+        except OSError as error:
+            raise TableError(f"table {self.table.name}: cannot write its files: {error}") from error
 
     def _write(
         self, files: Files, queues: list[DurableQueue], ends: dict[int, int]

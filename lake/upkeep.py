@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlparse
 
@@ -82,8 +83,11 @@ class Upkeep:
 
         Raises what run() raises.
         """
-        merged, into = yield from self._merges()
-        return UpkeepDone(merged, into, self.expire(), self.remove_orphans())
+        try:
+            merged, into = yield from self._merges()
+            return UpkeepDone(merged, into, self.expire(), self.remove_orphans())
+        except OSError as error:
+            raise TableError(f"files of table {self.table_name}: {error}") from error
 
     def _merges(self) -> Generator[None, None, tuple[int, int]]:
         """One commit for each merged file. A merge whose commit conflicts with an exporter's is
@@ -146,7 +150,8 @@ class Upkeep:
             if info.path not in used and info.mtime.timestamp() <= oldest
         ]
         for path in orphans:
-            system.delete_file(path)
+            with suppress(FileNotFoundError):  # another upkeep has removed it
+                system.delete_file(path)
         return len(orphans)
 
     def _small_files(self) -> list[list[DataFile]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import threading
@@ -20,6 +22,7 @@ from congreve.lake.export import Exporter
 from congreve.lake.follow import Follower
 from congreve.lake.progress import EndOffsets
 from congreve.lake.table import TopicTable, open_catalog
+from congreve.lake.upkeep import Upkeep, UpkeepRules
 
 from . import stores
 
@@ -141,6 +144,45 @@ def test_missing_and_failing_topics_do_not_delay_other_topics(
     follower.stop()
     thread.join()
     assert not catalog.table_exists("rocketmq.later")
+
+
+def test_a_full_disk_ends_neither_an_export_nor_an_upkeep_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, warehouse = stores.write(tmp_path / "store", 12), tmp_path / "lake"
+    catalog = open_catalog(str(warehouse))
+    exporters = [exporter(root, warehouse)]
+    later = TopicTable(catalog, "rocketmq.later", SCHEMA, "day")
+    exporters.append(Exporter(DurableTopic(root, "later", "broker-a"), later))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    failures: list[object] = []
+
+    def once(name: str, of: type) -> None:
+        real = getattr(of, name)
+
+        def fail_once(*arguments: object) -> object:
+            if name not in failures:
+                failures.append(name)
+                raise full
+            return real(*arguments)
+
+        monkeypatch.setattr(of, name, fail_once)
+
+    once("write", CommitFiles)
+    once("finish", CommitFiles)
+    once("_merges", Upkeep)
+    kept = [Upkeep(exporters[0].table.tables[0], UpkeepRules())]
+    follower = Follower(exporters, 0.05, kept, upkeep_s=0.01)
+    thread = threading.Thread(target=follower.run)
+    thread.start()
+    wait_for_rows(warehouse, 12)
+    deadline = time.monotonic() + 60
+    while len(failures) < 3:
+        assert thread.is_alive() and time.monotonic() < deadline
+        time.sleep(0.01)
+    assert thread.is_alive()
+    follower.stop()
+    thread.join()
 
 
 def test_stop_takes_effect_after_the_current_commit(
