@@ -65,7 +65,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     namesrv_addr: str = ""
     bind_address: Annotated[str, Show.NEVER] = "0.0.0.0"
     listen_port: Annotated[int, Range(0, 65535)] = 10911
-    # Ours: further listeners, and their addresses in routes (remoting/messages/listeners.py).
+    # Congreve: further listeners, and their addresses in routes (remoting/messages/listeners.py).
     listeners: Annotated[str, Show.NEVER] = ""
     advertised_listeners: Annotated[str, Show.NEVER] = ""
     broker_ip1: str = msgspec.field(default_factory=local_address)
@@ -109,14 +109,14 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     server_channel_max_idle_time_seconds: Annotated[
         int, Range(1, INT_MAX), Change.AFTER_RESTART
     ] = 120
-    # Ours: threads that serve sends and pulls (remoting/lanes); 0: the event loop does it.
+    # Congreve: threads that serve sends and pulls (remoting/lanes); 0: the event loop does it.
     network_threads: Annotated[int, Range(0, 63)] = msgspec.field(
         default_factory=lambda: lanes_for(os.cpu_count() or 1)
     )
-    # Ours: see remoting/transport/busy_poll.py; 0 sleeps at once.
+    # Congreve: see remoting/transport/busy_poll.py; 0 sleeps at once.
     poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
-    # Ours: log a callback that blocks the event loop for longer (remoting/transport/watchdog.py);
-    # 0: off.
+    # Congreve: log a callback that blocks the event loop for longer; 0: off
+    # (remoting/transport/watchdog.py).
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
     # Ours, instead of JVM properties of the same meaning; see broker/tls.py. Passwords of keys are
     # in the file only.
@@ -130,16 +130,16 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # The broker's own connections to name servers are encrypted (tls.enable).
     tls_enable: bool = False
     acl_enable: bool = False
-    # Ours: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
+    # Congreve: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
     acl_folder: Annotated[str, Show.NEVER] = ""
-    # Ours: start although a name server has no accounts (broker/accounts/open_name_servers.py).
+    # Congreve: start although a name server has no accounts (broker/accounts/open_name_servers.py).
     acl_open_name_servers: bool = False
-    # Ours: how long after it was signed a request passes, once; 0: any number of times
+    # Congreve: how long after it was signed a request passes, once; 0: any number of times
     # (broker/accounts/replays.py).
     acl_replay_window_mills: Annotated[int, Range(0, 3_600_000)] = 0
-    # Ours: the account whose signature the broker's own requests carry; empty: none.
+    # Congreve: the account whose signature the broker's own requests carry; empty: none.
     broker_access_key: Annotated[str, Show.NEVER] = ""
-    # Ours: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
+    # Congreve: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
 
     # 0: listenPort + 1, as in RocketMQ, or any free port with listenPort 0; -1: no port.
@@ -151,15 +151,15 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # SYNC_MASTER: bytes that slaves may be behind, and how long a send waits for one.
     ha_slave_fallbehind_max: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
     slave_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 3_000
-    # Ours: who may connect to the HA port: a pattern like those of plain_acl.yml.
+    # Congreve: addresses that may connect to the HA port: a pattern like those of plain_acl.yml.
     ha_allowed_addresses: str = "*"
-    # Ours: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
+    # Congreve: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
     ha_login: bool = True
-    # Ours: the HA port has TLS only, with the certificates of broker/tls.py; at both ends.
+    # Congreve: the HA port has TLS only, with the certificates of broker/tls.py; at both ends.
     ha_tls_enable: bool = False
-    # Ours: tls_server_need_client_auth of the HA port; empty: the same.
+    # Congreve: tls_server_need_client_auth of the HA port; empty: the same.
     ha_tls_need_client_auth: str = ""
-    # Ours: who decides the role: this file (classic), or an election (etcd, kubernetes;
+    # Congreve: what decides the role: this file (classic), or an election (etcd, kubernetes;
     # broker/election).
     ha_mode: str = "classic"
     etcd_endpoints: str = ""
@@ -176,21 +176,21 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
     min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
     ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
-    # Ours: the master of the other machine of a crossed pair (broker/pair.py), host or host:port,
-    # and its name; empty: broker-HOST-PORT with `_` for dots.
+    # Congreve: the master of the other machine of a crossed pair (broker/pair.py), host or
+    # host:port, and its name; empty: broker-HOST-PORT with `_` for dots.
     pair_address: Annotated[str, Show.NEVER] = ""
     pair_broker_name: str = ""
 
-    # Ours: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
+    # Congreve: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
     metrics_address: Annotated[str, Show.NEVER] = "127.0.0.1"
     metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
-    # Ours: log requests that take longer (broker/slow_requests.py); 0: none.
+    # Congreve: log requests that take longer (broker/slow_requests.py); 0: none.
     slow_request_millis: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 0
-    # Ours: see broker/log_levels.py; empty leaves the levels as they are.
+    # Congreve: see broker/log_levels.py; empty leaves the levels as they are.
     log_levels: Annotated[str, Change.NOW] = ""
 
-    # Ours: the web console (broker/console_process.py); 0: none.
+    # Congreve: the web console (broker/console_process.py); 0: none.
     console_port: Annotated[int, Range(0, 65535)] = 0
     console_address: Annotated[str, Show.NEVER] = "127.0.0.1"
     console_hosts: str = ""
@@ -200,7 +200,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     console_bodies_for: str = ""
     console_audit_log: Annotated[str, Show.NEVER] = ""
 
-    # Ours: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
+    # Congreve: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
     lake_topics: str = ""
     lake_warehouse: Annotated[str, Show.NEVER] = ""
     lake_catalog: Annotated[str, Show.NEVER] = ""
@@ -217,7 +217,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Memory for messages that were read from tables.
     lake_read_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 128 << 20
 
-    # Ours: limits of the tables that grow with clients' requests.
+    # Congreve: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
     # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.
     max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
@@ -232,7 +232,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Queues of all groups together.
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
 
-    # Ours: the quota of each name without one of its own (broker/quotas); empty: no limit.
+    # Congreve: the quota of each name without one of its own (broker/quotas); empty: no limit.
     default_topic_quota: Annotated[str, Change.NOW] = ""
     default_group_quota: Annotated[str, Change.NOW] = ""
     default_account_quota: Annotated[str, Change.NOW] = ""

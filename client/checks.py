@@ -21,7 +21,7 @@ WRITTEN_BY_BROKERS = NOT_FOR_PRODUCERS - {TIMER_TOPIC}
 """Topics that every broker refuses; a 4.9 broker takes messages to the timer topic."""
 
 RESERVED_PROPERTIES = properties.NAMES
-"""Names that have a meaning of their own, so that users cannot set them."""
+"""Property names with a special meaning, which users cannot set."""
 
 
 def check_topic(topic: str) -> None:

@@ -66,7 +66,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     mapped_file_size_commit_log: Annotated[int, Range(_MIN_SEGMENT, INT_MAX)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Range(1, INT_MAX)] = 300_000 * ENTRY_SIZE
-    # Ours: queues mapped for writing at the same time; 0: derived from vm.max_map_count.
+    # Congreve: queues mapped for writing at the same time; 0: derived from vm.max_map_count.
     max_mapped_queues: Annotated[int, Range(0, INT_MAX)] = 0
     max_hash_slot_num: Annotated[int, Range(1, INT_MAX)] = 5_000_000
     max_index_num: Annotated[int, Range(1, INT_MAX)] = 20_000_000
@@ -94,7 +94,8 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     transient_store_pool_enable: bool = False  # the same as ioBackend=pool
     # Buffers of a segment's size, allocated on demand.
     transient_store_pool_size: Annotated[int, Range(1, INT_MAX)] = 5
-    transient_store_pool_locked: bool = True  # ours: false lets buffers swap where mlock may not
+    # Congreve: false lets the system swap buffers where this process may not lock them.
+    transient_store_pool_locked: bool = True
     commit_interval_commit_log: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 200
     commit_commit_log_least_pages: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 4
     commit_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = (
@@ -105,7 +106,7 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         name="checkCRCOnRecover", default=True
     )
     file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72  # hours
-    # Ours: hours for segments whose messages are all in tables (lakeRetention).
+    # Congreve: hours for segments whose messages are all in tables (lakeRetention).
     lake_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72
     delete_when: Annotated[str, Change.NOW] = "04"  # hours of the local day
     clean_resource_interval: Annotated[int, Range(1, INT_MAX)] = 10_000

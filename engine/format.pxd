@@ -1,6 +1,6 @@
-# The byte layout of the store's files beside the commit log (records.layout has the records): the
-# only place where it is written down for compiled code. format.py has the same as numpy dtypes;
-# a test compares the two. All numbers are big endian.
+# The byte layout of the store's files beside the commit log, for all compiled code (records.layout
+# has the records). format.py defines the same layout as numpy dtypes; a test compares the two. All
+# numbers are big endian.
 #
 # Consume queue entry, 20 bytes:   0 physicalOffset i64   8 size i32   12 tagsCode i64
 # Index file: header 40, slots 4 each, entries 20 each:

@@ -44,7 +44,8 @@ class TableRetention:
         self.only_exported_to = min(exported, others)
 
     def begin_at(self, place: int) -> None:
-        """Let the queues of these topics begin at a place of the log, before what is older goes.
+        """Let the queues of these topics begin at a place of the log, before older records are
+        deleted.
 
         A pull below a queue's beginning reads the table. If the queue still began at messages that
         are gone, the pull would skip them.

@@ -62,8 +62,9 @@ cdef class Backend:
     # Reports the end of the log, about once a MiB: a backend may prepare the memory after it.
     cdef void reached(self, int64_t position) noexcept nogil
 
-    # For subclasses, with `lock` held: no byte before `offset` will be written; whether a mapped
-    # page was lost to SIGBUS, which then is the failure; and the outcome of a group.
+    # For subclasses, which hold `lock`. skip(): no byte before `offset` will be written.
+    # lost_page(): whether a SIGBUS replaced a mapped page, which is a failure of the backend. The
+    # others record the outcome of a group.
     cdef void skip(self, int64_t offset) noexcept nogil
     cdef bint lost_page(self) noexcept nogil
     cdef void succeed(self, int64_t durable) noexcept nogil

@@ -11,7 +11,7 @@ cdef class Mapping:
     cdef readonly bint writable
     """Whether the mapping may be written to."""
     cdef uint8_t *data
-    cdef int watched            # its number in buserror.pyx
+    cdef int watched            # its number in bus_error.pyx
     cdef Py_ssize_t shape[1]
     cdef Py_ssize_t strides[1]
 

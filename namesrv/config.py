@@ -21,7 +21,7 @@ class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
 
     product_env_name: Annotated[str, Change.NOW] = "center"
     order_message_enable: Annotated[bool, Change.NOW] = False
-    # Ours: limits of the tables that clients fill. A topic counts once for each broker name.
+    # Congreve: limits of the tables that clients fill. A topic counts once for each broker name.
     max_brokers: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
     max_kv_settings: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000

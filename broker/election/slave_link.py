@@ -124,7 +124,7 @@ class AutoSwitchConnection(SlaveConnection):
             self.put(self.header(0))
             self.send(self.next, now)
 
-    def room(self, end: int) -> int:
+    def frame_size(self, end: int) -> int:
         """The bytes up to `end`, the end of the epoch, or the end of a frame."""
         epoch = self._epochs.at(self.next)
         if epoch is None:

@@ -31,7 +31,7 @@ cdef struct Stages:
     int64_t arrived         # the lane's turn began, in which it read the chunk
     int64_t begun           # the work on the chunk began
     int64_t files           # how long new files and memory took
-    int64_t appended        # its messages are in the log; its answers wait for more
+    int64_t appended        # its messages are in the log; its answers wait for the disk or a slave
     int64_t durable         # they are on this broker's disk
 
 

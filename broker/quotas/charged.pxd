@@ -22,10 +22,10 @@ cdef inline Slice field_of(const Header *header, const char *name, int32_t lengt
 
 cdef inline Charged charged_to(QuotaTable table, const Header *header, Slice topic, Slice group,
                                const uint8_t *address, int32_t address_length) noexcept nogil:
-    cdef Charged who
-    who.names[TOPIC], who.names[GROUP] = topic, group
-    who.names[ACCOUNT].data = NULL
+    cdef Charged payers
+    payers.names[TOPIC], payers.names[GROUP] = topic, group
+    payers.names[ACCOUNT].data = NULL
     if table.has_accounts:
-        who.names[ACCOUNT] = field_of(header, b"AccessKey", 9)
-    who.names[ADDRESS].data, who.names[ADDRESS].length = address, address_length
-    return who
+        payers.names[ACCOUNT] = field_of(header, b"AccessKey", 9)
+    payers.names[ADDRESS].data, payers.names[ADDRESS].length = address, address_length
+    return payers

@@ -25,9 +25,9 @@ def take_place(QuotaTable table not None, tuple names not None, *, bint counts):
 
     None: there is none; with `counts` this is a pull that the quota has limited.
     """
-    cdef Charged who = charged(names)
+    cdef Charged payers = charged(names)
     cdef HeldPlace place = HeldPlace()
-    if not table.hold(&who, place.places, counts):
+    if not table.hold(&payers, place.places, counts):
         return None
     place.table = table
     return place

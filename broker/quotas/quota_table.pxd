@@ -67,22 +67,23 @@ cdef class QuotaTable:
 
     # Charges a request if each bucket of its names has something left. Returns 0, or the
     # nanoseconds until this is the case; then nothing was charged.
-    cdef int64_t take(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t take(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                       int64_t now_ns) noexcept nogil
     # Charges a request in any case. Returns the nanoseconds until its debt is paid.
-    cdef int64_t charge(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t charge(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil
     # take(), or charge() if it is `always` paid.
-    cdef int64_t spend(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t spend(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                        int64_t now_ns, bint always) noexcept nogil
     # Takes back what take() has charged.
-    cdef void give_back(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef void give_back(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil
     # Takes a place for a pull that waits. `places` gets what release_place() needs. False: there is
     # no place, and the refusal `counts` or is tried again.
-    cdef bint hold(self, const Charged *who, QuotaEntry **places, bint counts) noexcept nogil
+    cdef bint hold(self, const Charged *payers, QuotaEntry **places, bint counts) noexcept nogil
     cdef void release_place(self, QuotaEntry **places) noexcept nogil
-    cdef void find_all(self, const Charged *who, int64_t now_ns, QuotaEntry **found) noexcept nogil
+    cdef void find_all(self, const Charged *payers, int64_t now_ns,
+                       QuotaEntry **found) noexcept nogil
 
 
 # The names (topic, group, account, address) of a Python caller, each bytes or None.

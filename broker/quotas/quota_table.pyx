@@ -266,28 +266,29 @@ cdef class QuotaTable:
 
     # --- requests, without the GIL
 
-    cdef void find_all(self, const Charged *who, int64_t now_ns, QuotaEntry **found) noexcept nogil:
+    cdef void find_all(self, const Charged *payers, int64_t now_ns,
+                       QuotaEntry **found) noexcept nogil:
         cdef int i
         for i in range(KINDS):
             found[i] = NULL
-            if self.kinds[i].in_use and who.names[i].data != NULL:
-                found[i] = entry_of(&self.kinds[i], who.names[i], self.names_max, now_ns)
+            if self.kinds[i].in_use and payers.names[i].data != NULL:
+                found[i] = entry_of(&self.kinds[i], payers.names[i], self.names_max, now_ns)
 
-    cdef int64_t take(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t take(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                       int64_t now_ns) noexcept nogil:
-        return self.spend(who, use, messages, size, now_ns, False)
+        return self.spend(payers, use, messages, size, now_ns, False)
 
-    cdef int64_t charge(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t charge(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil:
-        return self.spend(who, use, messages, size, now_ns, True)
+        return self.spend(payers, use, messages, size, now_ns, True)
 
-    cdef int64_t spend(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef int64_t spend(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                        int64_t now_ns, bint always) noexcept nogil:
         cdef QuotaEntry *found[KINDS]
         cdef int64_t longest = 0
         cdef int i
         pthread_mutex_lock(&self.mutex)
-        self.find_all(who, now_ns, found)
+        self.find_all(payers, now_ns, found)
         for i in range(KINDS):
             if found[i] != NULL:
                 longest = max(longest, counted_wait(&self.kinds[i], found[i], use))
@@ -296,19 +297,19 @@ cdef class QuotaTable:
         pthread_mutex_unlock(&self.mutex)
         return longest
 
-    cdef void give_back(self, const Charged *who, QuotaUse use, int64_t messages, int64_t size,
+    cdef void give_back(self, const Charged *payers, QuotaUse use, int64_t messages, int64_t size,
                         int64_t now_ns) noexcept nogil:
         cdef QuotaEntry *found[KINDS]
         pthread_mutex_lock(&self.mutex)
-        self.find_all(who, now_ns, found)
+        self.find_all(payers, now_ns, found)
         pay(found, use, -messages, -size)
         pthread_mutex_unlock(&self.mutex)
 
-    cdef bint hold(self, const Charged *who, QuotaEntry **places, bint counts) noexcept nogil:
+    cdef bint hold(self, const Charged *payers, QuotaEntry **places, bint counts) noexcept nogil:
         cdef bint full = False
         cdef int i
         pthread_mutex_lock(&self.mutex)
-        self.find_all(who, monotonic_ns(), places)
+        self.find_all(payers, monotonic_ns(), places)
         for i in range(KINDS):
             if places[i] != NULL and places[i].held_max and places[i].held >= places[i].held_max:
                 full = True
@@ -340,14 +341,14 @@ cdef class QuotaTable:
     def take_for(self, tuple names not None, int use, int64_t messages, int64_t size,
                  int64_t now_ns):
         """take() for names (topic, group, account, address), each bytes or None."""
-        cdef Charged who = charged(names)
-        return self.take(&who, <QuotaUse> use, messages, size, now_ns)
+        cdef Charged payers = charged(names)
+        return self.take(&payers, <QuotaUse> use, messages, size, now_ns)
 
     def charge_for(self, tuple names not None, int use, int64_t messages, int64_t size,
                    int64_t now_ns):
         """charge() for names (topic, group, account, address), each bytes or None."""
-        cdef Charged who = charged(names)
-        return self.charge(&who, <QuotaUse> use, messages, size, now_ns)
+        cdef Charged payers = charged(names)
+        return self.charge(&payers, <QuotaUse> use, messages, size, now_ns)
 
     def limited(self, int kind, bytes name=None):
         """How many requests found the quota of a name, or of any name, used up.
@@ -371,13 +372,13 @@ cdef class QuotaTable:
 
 
 cdef Charged charged(tuple names) except *:
-    cdef Charged who
+    cdef Charged payers
     cdef bytes name
     cdef int i
     for i in range(KINDS):
         name = names[i]
-        who.names[i].data = NULL
+        payers.names[i].data = NULL
         if name is not None:
-            who.names[i].data = name
-            who.names[i].length = <int32_t> len(name)
-    return who
+            payers.names[i].data = name
+            payers.names[i].length = <int32_t> len(name)
+    return payers

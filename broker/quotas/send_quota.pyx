@@ -48,7 +48,7 @@ cdef class SendQuota:
 
     cdef bint refuses(self, const Header *header, const SendHeader *send, Slice body,
                       const Host *sender) noexcept nogil:
-        cdef Charged who
+        cdef Charged payers
         cdef JudgedSend *judged
         if not has_quotas(self.table):
             return False
@@ -59,29 +59,29 @@ cdef class SendQuota:
         self.judged_count += 1
         judged.body = body.data
         judged.messages = member_count(body.data, body.length) if send.batch else 1
-        who = charged_to(self.table, header, send.topic, send.producer_group,
+        payers = charged_to(self.table, header, send.topic, send.producer_group,
                          sender.address, sender.length)
         judged.refused = 0 != self.table.take(
-            &who, SENDS, judged.messages, body.length, self.now_ns
+            &payers, SENDS, judged.messages, body.length, self.now_ns
         )
         self.limited |= judged.refused
         return judged.refused
 
     cdef void charge_end(self, const Header *header, const Host *sender) noexcept nogil:
-        cdef Charged who
+        cdef Charged payers
         cdef Slice topic
         if has_quotas(self.table):
             topic.data, topic.length = NULL, 0
-            who = charged_to(self.table, header, topic, field_of(header, b"producerGroup", 13),
+            payers = charged_to(self.table, header, topic, field_of(header, b"producerGroup", 13),
                              sender.address, sender.length)
-            self.limited |= 0 != self.table.charge(&who, SENDS, 1, 0, self.now_ns)
+            self.limited |= 0 != self.table.charge(&payers, SENDS, 1, 0, self.now_ns)
 
     cdef void cancel_charge(self, const Header *header, const SendHeader *send, Slice body,
                             const Host *sender) noexcept nogil:
-        cdef Charged who
+        cdef Charged payers
         cdef JudgedSend *judged = self.find(body)
         if judged != NULL and not judged.refused:
-            who = charged_to(self.table, header, send.topic, send.producer_group,
+            payers = charged_to(self.table, header, send.topic, send.producer_group,
                              sender.address, sender.length)
-            self.table.give_back(&who, SENDS, judged.messages, body.length, self.now_ns)
+            self.table.give_back(&payers, SENDS, judged.messages, body.length, self.now_ns)
             judged.body = NULL

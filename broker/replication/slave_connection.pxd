@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 from congreve.engine.log.commit_log cimport CommitLog, Segment
 
 cdef enum:
-    HEAD_ROOM = 16
+    HEAD_MAX = 16
     INPUT_SIZE = 4096
 
 # The result of a step without the GIL.
@@ -49,12 +49,12 @@ cdef class SlaveConnection:
     cdef int error
     cdef int64_t sent           # bytes of this turn
     cdef Segment segment        # which has `next`
-    cdef bytes kept             # `head` is in it, or in `head_room`
+    cdef bytes head_bytes       # `head` is in it, or in `head_buffer`
     cdef const uint8_t *head    # what is not sent of the current frame
     cdef int64_t head_left
     cdef const uint8_t *body
     cdef int64_t body_left
-    cdef uint8_t[HEAD_ROOM] head_room
+    cdef uint8_t[HEAD_MAX] head_buffer
     cdef uint8_t[INPUT_SIZE] input
     cdef int64_t used           # bytes of a login or a report that is not complete
     cdef Mark *marks            # a ring

@@ -42,7 +42,7 @@ cdef class SlaveConnection:
     socket must not block; one thread uses the object.
 
     read() and send() do everything; SlaveLoop does what is ordinary without the GIL. A subclass may
-    replace them, room() and header(), for other frames. (RocketMQ: HAConnection.)
+    replace them, frame_size() and header(), for other frames. (RocketMQ: HAConnection.)
     """
 
     def __cinit__(self, *_, **__):
@@ -218,9 +218,9 @@ cdef class SlaveConnection:
                     return DONE
                 if not self.plain or not self.has_segment():
                     return ASKS
-                store_i64(self.head_room, self.next)
+                store_i64(self.head_buffer, self.next)
                 self.begin_frame(min(self.frame_bytes, end - self.next), now)
-                store_i32(self.head_room + 8, <int32_t> self.body_left)
+                store_i32(self.head_buffer + 8, <int32_t> self.body_left)
                 self.put_head(stream.HEADER_SIZE)
             count = stream.send_both(self.fd, self.head, self.head_left, self.body, self.body_left)
             if count < 0 and errno in (EAGAIN, EINTR):
@@ -246,7 +246,9 @@ cdef class SlaveConnection:
                 f"the log has no segment at {self.next} any more, which slave {self.address} needs"
             )
         if not self.plain:
-            size = min(self.room(end), self.segment.base_offset + self.segment.size - self.next)
+            size = min(
+                self.frame_size(end), self.segment.base_offset + self.segment.size - self.next
+            )
             self.put(self.header(size))
             self.begin_frame(size, now)
         return 0
@@ -268,14 +270,14 @@ cdef class SlaveConnection:
             self.mark_count += 1
 
     cdef void put_head(self, int64_t size) noexcept nogil:
-        self.head, self.head_left = self.head_room, size
+        self.head, self.head_left = self.head_buffer, size
 
     def put(self, bytes head not None):
         """Send these bytes next; nothing else may wait."""
-        self.kept = head
+        self.head_bytes = head
         self.head, self.head_left = <const uint8_t *> <const char *> head, len(head)
 
-    def room(self, int64_t end):
+    def frame_size(self, int64_t end):
         """The most bytes that the next frame may have."""
         return min(self.frame_bytes, end - self.next)
 

@@ -12,7 +12,7 @@ cdef enum CommitFailure:
     COMMIT_SLAVE_LATE = -3      # durable here, not confirmed by a slave in time
 
 
-# Answers of one connection that wait until the log up to `upto` is where it must be.
+# Answers of one connection that wait until messages up to `upto` may be acknowledged.
 cdef struct HeldAnswers:
     int64_t upto
     int64_t deadline_ms

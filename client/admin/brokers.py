@@ -17,7 +17,7 @@ U = TypeVar("U")
 TOOLS_GROUP = "TOOLS_CONSUMER"
 """The group that every broker has, for tools (RocketMQ: MixAll.TOOLS_CONSUMER_GROUP)."""
 AT_ONCE = 32
-"""Maximum number of requests in flight of one call."""
+"""Maximum number of requests that one call has in flight."""
 
 
 class Brokers:

@@ -26,7 +26,7 @@ from congreve.remoting.messages.headers import OffsetResponseHeader, SearchOffse
 
 CHUNK = 4096
 SCAN_MAX = 1_000_000
-"""Dead letters that count() looks at, the newest of each queue."""
+"""Maximum number of dead letters that count() reads, the newest ones of each queue."""
 
 HOUR_MS = 3_600_000
 AGES = ((HOUR_MS, "1 h"), (24 * HOUR_MS, "1 d"), (72 * HOUR_MS, "3 d"))
@@ -35,7 +35,8 @@ OLDER = "older"
 
 RETRIES_USED_UP = "retries used up"
 REJECTED = "given up by its consumer"
-"""It sent the message back as dead, or has a limit of its own below the group's retryMaxTimes."""
+"""The consumer sent the message back with level -1, or its limit of attempts is below the group's
+retryMaxTimes."""
 
 
 class LetterPosition(NamedTuple):
@@ -294,7 +295,8 @@ def _topic(message: ReceivedMessage) -> str:
 
 
 def _reason(message: ReceivedMessage, limit: int | None) -> str:
-    """Sending a message back counts it once more: with all retries used up it has one more."""
+    """Each send back increases reconsume_times; it exceeds the limit when all retries are used
+    up."""
     return RETRIES_USED_UP if message.reconsume_times > (limit or 0) else REJECTED
 
 

@@ -28,7 +28,7 @@ from congreve.remoting.messages.headers import (
 )
 
 PULL_COUNT = 32
-"""Messages of one pull: as many as a 4.9 broker answers from memory."""
+"""Maximum number of messages in a pull: a 4.9 broker returns no more from memory."""
 FOREVER_MS = 2**63 - 1
 
 _PULL_STATES = frozenset(

@@ -13,7 +13,7 @@ from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import OffsetResponseHeader, QueueRequestHeader
 
 PULL_COUNT = 32
-"""Messages of one pull: brokers give no more by default."""
+"""Maximum number of messages in a pull: brokers return no more by default."""
 
 
 class QueueReader:
@@ -54,7 +54,7 @@ class QueueReader:
     async def chunks(
         self, start: int, stop: int, size: int
     ) -> AsyncIterator[list[ReceivedMessage]]:
-        """The same, `size` messages at a time."""
+        """Yield what read() returns, for `size` offsets at a time."""
         for low in range(start, stop, size):
             yield await self.read(low, min(low + size, stop))
 

@@ -39,15 +39,16 @@ from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import QueryMessageRequestHeader
 
 FIRST_CHUNK, CHUNK = 512, 8192
-"""Dead letters between two records of the journal: at the begin, and at most."""
+"""Dead letters in the first chunk, and in the largest one; the journal has a record for each
+chunk."""
 CHUNK_BYTES = 16 << 20
-"""About as many bytes are in memory, twice."""
+"""Approximate maximum of bytes in a chunk; two chunks are in memory at a time."""
 BATCH_BYTES = 256 << 10
 LARGE_BODY = 4096
 """Bodies from this size on are sent alone and compressed, as producers do."""
 CLOCKS_DIFFER_MS = 600_000
 """By how much the clock of a broker may be behind that of the process that resends."""
-KEPT_OUT = frozenset(
+DELIVERY_PROPERTIES = frozenset(
     {
         names.UNIQ_KEY,
         names.WAIT,
@@ -70,7 +71,7 @@ KEPT_OUT = frozenset(
         names.TRACE_SWITCH,
     }
 )
-"""Properties that described the dead letter's way so far."""
+"""Properties that describe earlier deliveries: the new message does not get them."""
 
 Edit = Callable[[Message], Message]
 
@@ -128,7 +129,7 @@ class Resender:
         self._clock = clock
         self._turn = 0
         self._encoder = ResendEncoder(
-            KEPT_OUT,
+            DELIVERY_PROPERTIES,
             size_max=BATCH_BYTES,
             body_max=LARGE_BODY,
             retry_topic=retry_topic(group) if to_group else None,
@@ -375,7 +376,7 @@ def plain_message(letter: ReceivedMessage) -> Message:
     """The message that was sent, without the properties that retries added."""
     properties = letter.properties
     topic = properties.get(names.RETRY_TOPIC, letter.topic)
-    kept = {name: value for name, value in properties.items() if name not in KEPT_OUT}
+    kept = {name: value for name, value in properties.items() if name not in DELIVERY_PROPERTIES}
     return Message(topic=topic, body=letter.body, properties=kept, flag=letter.flag)
 
 

@@ -39,7 +39,7 @@ class End(msgspec.Struct, tag="end", frozen=True):
 
 
 class ResentJournal:
-    """What was resent of the dead letters that one broker has of a group.
+    """The journal of a group's dead letters on one broker that were resent.
 
     A Begin is stored before letters are sent, an End after it. A Begin without an End is `open`:
     its letters are in doubt. Only one process may resend at a time: if a Begin does not get the

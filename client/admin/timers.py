@@ -101,9 +101,8 @@ class TimerAdmin:
         await self._client.demand(address, RequestCode.RECALL_MESSAGE, header.fields())
 
     async def recall_sent(self, sent: SendResult, due_ms: int = 0) -> None:
-        """The same for the result of a send, which has the handle of a timed message.
-
-        For one with a delay level RocketMQ 5 also needs the time of delivery.
+        """Recall the timed message of a send's result. For a message with a delay level, RocketMQ 5
+        also needs the time of delivery.
         """
         handle = RecallHandle(
             sent.queue.topic, sent.queue.broker_name, str(due_ms), sent.message_id

@@ -87,7 +87,7 @@ def events(lines: Sequence[Sequence[str]]) -> list[TraceEvent]:
         try:
             found.update(_event(line, ends))
         except (IndexError, ValueError):
-            continue  # of a client with another form
+            continue  # of a client that writes another format
     return sorted(found, key=lambda event: event.time_ms)
 
 

@@ -52,8 +52,8 @@ class SendHook:
     """
 
     each_of_many = False
-    """Whether prepare() gets each message of send_many(), which then is as slow as send_batch();
-    otherwise it gets one, whose properties all have."""
+    """Whether prepare() gets each message of send_many(), which is then as slow as send_batch().
+    Otherwise it gets one message, whose properties all messages share."""
 
     def prepare(self, message: Message) -> Message:
         """Called before a message is checked; returns that message, or a changed copy to send

@@ -9,7 +9,7 @@ from congreve.client.observability.trace import FIELD_SEPARATOR, RECORD_SEPARATO
 
 SENT, BEFORE, AFTER, ENDED = "Pub", "SubBefore", "SubAfter", "EndTransaction"
 RECORDS_MAX = 100_000
-"""Records of one body that are read."""
+"""Maximum number of records that are read from one body."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):

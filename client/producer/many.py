@@ -68,9 +68,9 @@ def outgoings_of(
     named: Callable[[Message], Message],
     hooks: Sequence[SendHook],
 ) -> Iterator[Outgoing]:
-    """Batches as batches() yields them, or from a message for each body if a hook wants that.
+    """Yield batches as batches() does; if a hook needs each message, make a message for each body.
 
-    `named` lets the hooks prepare a message, or the one that all are like.
+    `named` lets the hooks prepare each message, or only the one whose properties all of them share.
     """
     if any(hook.each_of_many for hook in hooks):
         messages = map(named, messages_of(like, bodies))

@@ -21,8 +21,8 @@ _NONE: Mapping[str, str] = {}
 class Outgoing(msgspec.Struct):
     """The part of a send request that depends on the message, or on a batch of `count` messages.
 
-    `messages` are those with the properties that are sent: all of them, or the one that those of
-    send_many() are like.
+    `messages` holds all messages with the properties that are sent, or for send_many() only the one
+    whose properties all of them share.
     """
 
     topic: str

@@ -39,16 +39,17 @@ BROKERS_AGE_S = 5.0
 STATUS_AGE_S = 1.5
 SNAPSHOT_AGE_S = 10.0
 SNAPSHOT_STALE_S = 60.0
-"""Pages show an older lag only as one that is being read."""
+"""Pages show a lag that is older than this as one that is being read."""
 LAG_WAIT_S = 0.15
-"""After a longer pause a page waits so long for the lag."""
+"""How long a page waits for the lag when the last snapshot is out of date."""
 LETTERS_AGE_S = 60.0
 SEARCH_AGE_MS = 2_000
-"""A topic or group that an older snapshot lacks may be new: it is read again."""
+"""If a snapshot lacks a topic or group, and is older than this, the console reads a new one."""
 HISTORY_MAX = 300
-"""Samples of rates that are kept; the overview takes one every two seconds."""
+"""Number of rate samples in memory; the overview takes one every two seconds."""
 RATE_S = 30.0
-"""Rates are means of shorter times; the chart has a gap where samples lie further apart."""
+"""Maximum time between two samples for a rate; the chart has a gap where samples are further
+apart."""
 TIMEOUT_S = 15.0
 
 

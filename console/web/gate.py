@@ -15,8 +15,8 @@ from congreve.remoting.messages.signature import Credentials
 
 OPEN_AGE_S = 30.0
 OPEN_STALE_S = 3600.0
-"""For so long the console shows that brokers are down instead of an error: they check each
-request themselves when they are back."""
+"""How long after the last answer of the brokers the console still opens, and shows that they are
+down. When they are back, they check each request themselves."""
 FIRST_S = 2.0
 NAME_MAX = 256
 """Characters of an access key and of a secret."""

@@ -1,4 +1,4 @@
-"""What the catalog and a store say of the tables of topics."""
+"""The figures of topics' tables, from their catalog and a store."""
 
 import asyncio
 from typing import TYPE_CHECKING

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 PAUSE_FACTOR = 10.0
-"""A refresh that took a second is not repeated within so many seconds."""
+"""A value is valid at least this many times as long as its last refresh took."""
 
 
 class Refreshed(Generic[T]):

@@ -130,7 +130,8 @@ async def read_lags(broker_name: str, reports: BrokerReports) -> list[Lag]:
 
 
 class _Stats(msgspec.Struct, rename="camel", gc=False):
-    """ConsumeStats, whose keys stay text: ten groups have the same queue, and a hundred do."""
+    """ConsumeStats. Its keys, which are queues, stay text: many groups have the same ones, so that
+    each is parsed only once."""
 
     offset_table: dict[str, OffsetWrapper] = {}
     consume_tps: float = 0.0

@@ -13,11 +13,11 @@ cdef enum Stop:
     STOP_FILE           # no index file is open, or it is full
     STOP_ENTRIES           # the file needs its next stretch of entries
     STOP_DAMAGED        # there is no record where one must be
-    STOP_FULL           # enough keys are found to be put (never leaves follow())
+    STOP_FULL           # enough keys are collected; follow() never returns it
 
 cdef enum:
-    # Keys that are collected before the first of them is put: the cache holds its slot by then.
-    # After so many the thread yields the processor.
+    # Keys that the thread collects before it adds the first one, whose slot is in the processor's
+    # cache by then. After so many the thread yields the processor.
     KEYS_AHEAD = 128
     # Most records are as long as their predecessors: with this length it prefetches the properties
     # of a later record and the head of the next one.
@@ -36,7 +36,7 @@ cdef class KeyIndex(IndexFiles):
     cdef object known               # IndexState of the last stop
     cdef dict sums                  # CRC-32 of files by name
     cdef object thread
-    # The index thread's own:
+    # Only the index thread uses these:
     cdef IndexFile current
     cdef Segment segment
     cdef int64_t position           # physical offset of the next record to look at

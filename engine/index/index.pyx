@@ -58,7 +58,8 @@ PAUSES, PAUSE_S = 10, 0.1  # before a retry after a failure
 cdef long NAP_NS = 2_000_000    # under load the thread looks this often instead of at every chunk
 
 
-# The last lines of a record that ends at `end`, which need not be there, and the next one's head.
+# Prefetches the last cache lines before `end`, where a record should end, and the head of the next
+# record.
 cdef inline void expect_record(const uint8_t *end) noexcept nogil:
     prefetch(end - 192)
     prefetch(end - 128)
@@ -182,7 +183,7 @@ cdef class KeyIndex(IndexFiles):
 
     cpdef void wake(self) noexcept nogil:
         """Wake the thread after an append; cheap, and without effect while the thread runs."""
-        full_barrier()  # what was appended is there before `asleep` is read
+        full_barrier()  # other threads see the appended bytes before this one reads `asleep`
         if load_acquire_int(&self.asleep):
             pthread_mutex_lock(&self.lock)
             pthread_cond_signal(&self.arrived)
@@ -294,7 +295,7 @@ cdef class KeyIndex(IndexFiles):
         pthread_mutex_lock(&self.lock)
         store_release_int(&self.asleep, True)
         full_barrier()
-        # A wake() that came before it could see `asleep` has left its message in the log.
+        # A wake() that ran before `asleep` was set did not signal, but its message is in the log.
         while self.position >= load_acquire(&self.log.max_offset) and not self.stopping:
             pthread_cond_wait(&self.arrived, &self.lock)
         store_release_int(&self.asleep, False)

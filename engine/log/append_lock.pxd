@@ -4,8 +4,8 @@ from congreve.io_backends.pthread cimport pthread_mutex_t
 
 
 cdef class AppendLock:
-    # What an append reads or writes changes under this lock alone. Files and mappings change under
-    # it and the GIL.
+    # Code holds this lock when it changes what an append reads or writes. When it changes files and
+    # mappings, it also holds the GIL.
     cdef pthread_mutex_t mutex
     cdef int64_t waiting        # threads
 

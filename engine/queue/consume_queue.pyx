@@ -13,9 +13,9 @@ from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 from congreve.engine.errors import StoreFormatError
 from congreve.io_backends.errors import BackendError
 
-cdef int64_t STRETCH_MIN = 4096     # reserved at once: small for idle queues,
-cdef int64_t STRETCH_GROWTH = 8     # so many times what a file holds for others:
-cdef int64_t STRETCH_MAX = 65536    # thousands that fill alike are all at the end of theirs at once
+cdef int64_t STRETCH_MIN = 4096     # bytes that make_room() reserves in an empty file
+cdef int64_t STRETCH_GROWTH = 8     # the next stretch, as a multiple of what the file holds
+cdef int64_t STRETCH_MAX = 65536    # many queues may need their next stretch at the same time
 
 
 cdef void write_entry(uint8_t *at, int64_t physical_offset, int32_t size,

@@ -18,7 +18,8 @@ from congreve.engine.format import CONSUME_QUEUE_ENTRY
 
 
 def moved_topics(topics, dict ends):
-    """The topics whose queues begin or end elsewhere than `ends` says, which is brought up to date.
+    """Return the topics whose queues begin or end at other offsets than those in `ends`, and update
+    `ends`.
 
     `topics` has pairs of a name and its queues by id; `ends` the first and the next offset of each
     queue of a topic as packed int64, in the order of its queues.

@@ -88,10 +88,9 @@ class QueueTable:
     def moved_steps(
         self, topics: Sequence[str], ends: dict[str, bytes]
     ) -> Generator[None, None, list[str]]:
-        """Those of these topics whose queues have moved since the last call with `ends`, in steps.
-
-        A queue moves when it gets or loses entries, or is created or removed. `ends` is empty at
-        the first call.
+        """Return, in steps, those of these topics whose queues have changed since the last call
+        with `ends`. A queue changes when it gets or loses entries, or is created or removed. `ends`
+        is empty at the first call.
         """
         moved: list[str] = []
         for start in range(0, len(topics), _TOPICS_AT_ONCE):

@@ -10,7 +10,7 @@ cdef enum Stop:
     STOP_BLANK = 1
     STOP_END = 2
     STOP_BAD = 3
-    STOP_QUEUE_UNKNOWN = 4      # these three never leave scan_bytes()
+    STOP_QUEUE_UNKNOWN = 4      # scan_bytes() never returns these three
     STOP_QUEUE_ASKS = 5
     STOP_QUEUE_WATCHED = 6
 

@@ -16,7 +16,7 @@ cdef class ConfirmOffset:
     cdef int64_t usable         # number of slaves that sends may wait for
     cdef int64_t behind_max
 
-    # Messages below are where they must be.
+    # The physical offset below which messages may be acknowledged.
     cdef inline int64_t offset(self) noexcept nogil:
         cdef int64_t durable
         if not self.waits_for_slaves:
@@ -31,14 +31,14 @@ cdef class ConfirmOffset:
             and upto - load_acquire(&self.confirmed) < self.behind_max
         )
 
-    # Whether `upto` is on this broker's disk, where that is asked for.
+    # Whether `upto` is on this broker's disk, if it must be.
     cdef inline bint on_disk(self, int64_t upto) noexcept nogil:
         return not self.waits_for_disk or upto <= load_acquire(&self.backend.durable)
 
     # confirm() for compiled code.
     cdef void take(self, int64_t offset, int64_t usable) noexcept nogil
 
-    # Requests what `upto` needs of this broker's disk.
+    # Requests the flush up to `upto`, if this broker must have it on disk.
     cdef inline void request(self, int64_t upto) noexcept nogil:
         if self.waits_for_disk:
             self.backend.request_durable(upto)

@@ -30,7 +30,7 @@ cdef class ConfirmOffset:
         return load_acquire(&self.confirmed)
 
     def current(self):
-        """Messages below this physical offset are where they must be before an answer."""
+        """Messages below this physical offset may be acknowledged."""
         if self.waits_for_disk:
             self.backend.durable_offset  # takes completed writes
         return self.offset()

@@ -72,7 +72,7 @@ class StateFile:
         """Whether NAME was damaged when it was loaded."""
         self.source: str | None = None
         """The file that load() read, or None."""
-        self._in_the_way = False  # and is still there: it must not push a good .bak away
+        self._in_the_way = False  # and is still there: it must not replace a good .bak
 
     def load(self, parse: Callable[[str], T]) -> T | None:
         """The result of `parse` for the file, or else for its .bak; None if neither is valid.

@@ -194,6 +194,6 @@ cdef class TimerHeap:
             found += 1
             self.pop()
             if slot >= 0:
-                # There is room: what was popped made it.
+                # The heap has space: pop() has just removed an entry.
                 self.advance(slot)
         return found

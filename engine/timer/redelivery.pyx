@@ -308,7 +308,7 @@ cdef class Redelivery:
         self.piece_bytes = 0
         return REDELIVER_NEXT
 
-    # --- with it
+    # --- with the GIL
 
     cdef int begin(self, RestoreKind kind, int64_t now_ms) except -1:
         self.known.clear()  # topics may have been deleted since

@@ -314,7 +314,7 @@ class AclConfig(Body):
 
 
 class HAConnectionRuntimeInfo(Body):
-    """A slave at its master; offsets are physical. Ours: `broker_id`, `lag_millis`."""
+    """A slave at its master; offsets are physical. Congreve: `broker_id`, `lag_millis`."""
 
     addr: str = ""
     slave_ack_offset: Int64 = 0
@@ -339,7 +339,7 @@ class HAClientRuntimeInfo(Body):
 
 
 class HARuntimeInfo(Body):
-    """Answer to GET_BROKER_HA_STATUS. Ours: `lease_millis`, of an elected master."""
+    """Answer to GET_BROKER_HA_STATUS. Congreve: `lease_millis`, of an elected master."""
 
     master: bool = False
     master_commit_log_max_offset: Int64 = 0

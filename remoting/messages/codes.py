@@ -100,11 +100,11 @@ class RequestCode(IntEnum):
     """Of RocketMQ 5, as is the next one."""
     GET_BROKER_EPOCH_CACHE = 1007
     COUNT_DELAYED_MESSAGES = 9_001
-    """Ours: how many delayed messages are due in each hour."""
+    """Congreve: how many delayed messages are due in each hour."""
     LIST_DELAYED_MESSAGES = 9_002
-    """Ours: the delayed messages that are due next."""
+    """Congreve: the delayed messages that are due next."""
     AWAIT_TABLE_CHANGE = 9_018
-    """Ours: a slave waits until topics or groups of its master change."""
+    """Congreve: a slave waits until topics or groups of its master change."""
 
 
 class ResponseCode(IntEnum):

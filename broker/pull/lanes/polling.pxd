@@ -45,9 +45,9 @@ cdef class LanePolling:
     """Waiting pulls."""
 
     # Makes a pull with a copy of the request's frame, which does not wait yet; NULL if too many
-    # wait, also of those whose quotas `who` names, or without memory.
+    # wait, also of those whose quotas `payers` names, or without memory.
     cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms, const Charged *who) noexcept nogil
+                          int64_t now_ms, int64_t timeout_ms, const Charged *payers) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
     # Moves the pulls of this queue to the list that next() reads.

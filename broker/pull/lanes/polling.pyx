@@ -75,15 +75,15 @@ cdef class LanePolling:
         return self.count
 
     cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms, const Charged *who) noexcept nogil:
+                          int64_t now_ms, int64_t timeout_ms, const Charged *payers) noexcept nogil:
         cdef WaitingPull *pull
         if self.count >= WAITING_MAX:
             return NULL
         pull = <WaitingPull *> malloc(sizeof(WaitingPull) + size)
         if pull == NULL:
             return NULL
-        pull.has_place = who != NULL
-        if pull.has_place and not self.quotas.hold(who, pull.places, False):
+        pull.has_place = payers != NULL
+        if pull.has_place and not self.quotas.hold(payers, pull.places, False):
             free(pull)
             return NULL
         if not self.count:

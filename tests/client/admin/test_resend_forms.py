@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from congreve.client.admin.offset_ranges import offsets_of, ranges_of
 from congreve.client.admin.resend import (
     BATCH_BYTES,
-    KEPT_OUT,
+    DELIVERY_PROPERTIES,
     LARGE_BODY,
     plain_message,
     resend_ids,
@@ -30,7 +30,9 @@ from congreve.records.record import encode_record
 QUEUE = MessageQueue(topic="%DLQ%g", broker_name="b", queue_id=3)
 TOPICS_MAX, TOPIC_MAX = 64, 127
 IDS = resend_ids("g", QUEUE, 1_767_225_600_000)
-NAMES = st.sampled_from([*sorted(KEPT_OUT - {RETRY_TOPIC}), KEYS, TAGS, "ü", "WAI", "WAITS"])
+NAMES = st.sampled_from(
+    [*sorted(DELIVERY_PROPERTIES - {RETRY_TOPIC}), KEYS, TAGS, "ü", "WAI", "WAITS"]
+)
 VALUES = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x02"), min_size=1, max_size=9
 )
@@ -112,7 +114,7 @@ def test_both_forms_send_the_same(
     pulled = bodies(records, first, a_pull)
     ranges = ranges_of(sorted(first - 100 + one for one in wanted))
     encoder = ResendEncoder(
-        KEPT_OUT, size_max=size_max, body_max=LARGE_BODY, retry_topic=retry_topic
+        DELIVERY_PROPERTIES, size_max=size_max, body_max=LARGE_BODY, retry_topic=retry_topic
     )
     # A pull whose records were already encoded adds none.
     batches, others = encoder.encode([*pulled, *pulled[:1]], ranges, IDS)
@@ -140,7 +142,7 @@ def test_letters_of_too_many_topics_are_left_to_python() -> None:
         Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: f"t{number}"})
         for number in range(TOPICS_MAX + 2)
     ]
-    encoder = ResendEncoder(KEPT_OUT, size_max=BATCH_BYTES, body_max=LARGE_BODY)
+    encoder = ResendEncoder(DELIVERY_PROPERTIES, size_max=BATCH_BYTES, body_max=LARGE_BODY)
     batches, others = encoder.encode(bodies(records, 0, 8), [(0, 1 << 40)], IDS)
     assert [topic for topic, _, _ in batches] == [f"t{number}" for number in range(TOPICS_MAX)]
     assert others == [(TOPICS_MAX, TOPICS_MAX + 1)]
@@ -148,7 +150,7 @@ def test_letters_of_too_many_topics_are_left_to_python() -> None:
 
 def test_long_properties_leave_no_space_for_new_ones() -> None:
     record = Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: "t", "p": "v" * 32_700})
-    encoder = ResendEncoder(KEPT_OUT, size_max=BATCH_BYTES, body_max=LARGE_BODY)
+    encoder = ResendEncoder(DELIVERY_PROPERTIES, size_max=BATCH_BYTES, body_max=LARGE_BODY)
     assert encoder.encode(bodies([record], 0, 1), [(0, 0)], IDS) == ([], [(0, 0)])
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from congreve.remoting.lanes.handle import Kind
+from congreve.remoting.lanes.connections import ConnectionTable
+from congreve.remoting.lanes.handle import Kind, LaneHandle
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.mailbox import Mailbox
 from congreve.remoting.messages.command import RemotingCommand
@@ -255,6 +256,23 @@ def test_a_lane_survives_thousands_of_short_connections() -> None:
 
 def test_an_empty_mailbox_has_no_entries() -> None:
     assert len(Mailbox(10, 100)) == 0
+
+
+def test_a_mailbox_that_grows_keeps_the_order_of_entries_around_its_end() -> None:
+    """The ring doubles while its first entry is in the middle and its last one before it."""
+    mailbox = Mailbox(10_000, 1 << 20)
+    handle = LaneHandle(mailbox, mailbox, ConnectionTable(None, 0, 0, 0, 0))
+    for number in range(1000):
+        handle.fence(number)
+    taken = [number for *_, number in handle.take_entries()]
+    begin = len(taken)
+    assert taken == list(range(begin))
+    assert 0 < begin < 1000
+    for number in range(1000, 3000):
+        handle.fence(number)
+    while entries := handle.take_entries():
+        taken += [number for *_, number in entries]
+    assert taken == list(range(3000))
 
 
 def test_connections_end_with_their_lane_while_others_keep_its_objects() -> None:
