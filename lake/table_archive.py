@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -80,15 +80,17 @@ class TableArchive:
             of_queue = groups.of_queue.get(queue, [])
             return first_at(groups.files, of_queue, queue, timestamp_ms)
 
-        return self._read(topic, find)
+        found = self._read(topic, find)
+        return self._read(topic, find, self._refreshed) if found is None else found
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """The record that began at this physical offset, None without any."""
-
-        for topic in self._tables:
-            found = self._read(topic, partial(self._at_place, topic, physical_offset))
-            if found is not None:
-                return found
+        for groups_of in (self._groups, self._refreshed):
+            for topic in self._tables:
+                read = partial(self._at_place, topic, physical_offset)
+                found = self._read(topic, read, groups_of)
+                if found is not None:
+                    return found
         return None
 
     def _at_place(self, topic: str, physical_offset: int, groups: RowGroups) -> bytes | None:
@@ -101,45 +103,60 @@ class TableArchive:
         return None
 
     def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, before_place: int
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        max_bytes: int,
+        times_ms: tuple[int, int],
+        log_begins: Mapping[int, int],
     ) -> list[bytes]:
-        """The newest records with a key, stored in [begin, end] and before a physical offset.
+        """The newest records with a key, stored between two times, that the log does not have.
 
-        A key is one of KEYS, or the unique key (RocketMQ: queryMessage). It reads the keys of all
-        messages of that time, the newest row groups first, until it has found `max_count`.
+        A key is one of KEYS, or the unique key (RocketMQ: queryMessage). `log_begins` are the first
+        offsets of the queues in the log. The method reads the keys of all messages of that time,
+        the newest row groups first, until the records have `max_bytes` bytes or more.
         """
 
+        if max_count <= 0 or max_bytes <= 0:
+            return []
+
         def find(groups: RowGroups) -> list[bytes]:
-            found: list[bytes] = []
+            newest = _Newest(max_count, max_bytes)
             for queue, group in self._newest_first(groups):
-                if len(found) >= max_count:
+                if newest.is_full and group.last_place < newest.records[-1][0]:
                     break
-                if (
-                    group.end_ms < begin_ms
-                    or group.begin_ms > end_ms
-                    or group.first_place >= before_place
-                ):
+                if group.end_ms < times_ms[0] or group.begin_ms > times_ms[1]:
                     continue
-                keys = groups.files.read(group, queue, KEYED)
-                offsets = _with_key(keys, key, begin_ms, end_ms, before_place)
-                rows = groups.files.read(group, queue, COLUMNS) if offsets else None
-                for offset in offsets[: -(max_count - len(found)) - 1 : -1]:
-                    assert rows is not None, "it is read for these offsets"
-                    one = rows.filter(pc.equal(rows["queueOffset"], offset))
-                    found.append(_stored(one, topic, queue[1]).records)
-            return found
+                stop = log_begins.get(queue[1], group.stop)
+                if group.first < stop:
+                    newest.add(_with_key(groups, topic, (queue, group), key, times_ms, stop))
+            return [record for _, record in newest.records]
 
-        return self._read(topic, find)
+        return self._read(topic, find, partial(self._groups_up_to, log_begins))
 
-    def _read(self, topic: str, read: Callable[[RowGroups], T]) -> T:
+    def _read(
+        self,
+        topic: str,
+        read: Callable[[RowGroups], T],
+        groups_of: Callable[[str], RowGroups] | None = None,
+    ) -> T:
         try:
-            return read(self._groups(topic))
+            return read((groups_of or self._groups)(topic))
         except FileNotFoundError:  # upkeep has merged a file, and removed it later
             return read(self._refreshed(topic))
 
     def _groups(self, topic: str) -> RowGroups:
         known = self._known.get(topic)
         return known if known is not None and known.of_queue else self._refreshed(topic)
+
+    def _groups_up_to(self, log_begins: Mapping[int, int], topic: str) -> RowGroups:
+        """The row groups of a topic; the known ones if they have all messages before the log."""
+        known = self._groups(topic)
+        ends = known.ends.get(self._broker, {})
+        if all(begin <= ends.get(queue_id, 0) for queue_id, begin in log_begins.items()):
+            return known
+        return self._refreshed(topic)
 
     def _refreshed(self, topic: str) -> RowGroups:
         groups = self._known.setdefault(topic, RowGroups())
@@ -158,23 +175,68 @@ class TableArchive:
 
 LAST_MS = 2**63 // 1000 - 1
 """The last time that a column of microseconds can have; clients send 2**63 - 1 ms for no end."""
-KEYED = ("keys", "msgId", "storeTimestamp", "commitLogOffset")
+KEYED = ("keys", "msgId", "storeTimestamp")
 
 
-def _with_key(rows: pa.Table, key: str, begin_ms: int, end_ms: int, before_place: int) -> list[int]:
+Placed = tuple[int, bytes]
+"""A record and its physical offset in the log that had it."""
+
+
+class _Newest:
+    """The newest records, of which the last one reaches or exceeds the number or the bytes."""
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count, self._max_bytes = max_count, max_bytes
+        self.records: list[Placed] = []
+        """The newest first."""
+        self.is_full = False
+
+    def add(self, found: Iterator[Placed]) -> None:
+        """Add records, which come newest first; it takes as many as there can be."""
+        added: list[Placed] = []
+        nbytes = 0
+        for placed in found:
+            if len(added) >= self._max_count or nbytes >= self._max_bytes:
+                break
+            added.append(placed)
+            nbytes += len(placed[1])
+        self.records, nbytes = sorted([*self.records, *added], reverse=True), 0
+        for number, (_, record) in enumerate(self.records, 1):
+            nbytes += len(record)
+            if number >= self._max_count or nbytes >= self._max_bytes:
+                del self.records[number:]
+                self.is_full = True
+
+
+def _with_key(
+    groups: RowGroups,
+    topic: str,
+    place: tuple[BrokerQueue, RowGroup],
+    key: str,
+    times_ms: tuple[int, int],
+    stop: int,
+) -> Iterator[Placed]:
+    """The records of a row group with a key, before the offset `stop`, the last one first."""
+    queue, group = place
+    rows = groups.files.read(group, queue, KEYED)
     times = rows["storeTimestamp"].cast(pa.int64())
     # A key in KEYS may be a part of another one: what these conditions leave is compared below.
     named = pc.or_kleene(pc.match_substring(rows["keys"], key), pc.equal(rows["msgId"], key))
-    begin, end = (min(max(time_ms, 0), LAST_MS) * 1000 for time_ms in (begin_ms, end_ms))
+    begin, end = (min(max(time_ms, 0), LAST_MS) * 1000 for time_ms in times_ms)
     in_time = pc.and_(pc.greater_equal(times, begin), pc.less_equal(times, end))
-    before = pc.less(rows["commitLogOffset"], before_place)
+    before = pc.less(rows["queueOffset"], stop)
     rows = rows.filter(pc.and_kleene(named, pc.and_(in_time, before)))
     found = rows.select(["queueOffset", "keys", "msgId"]).to_pydict()
-    return [
+    offsets = [
         offset
         for offset, keys, unique in zip(*found.values(), strict=True)
         if key == unique or key in (keys or "").split(KEY_SEPARATOR)
     ]
+    if offsets:
+        rows = groups.files.read(group, queue, COLUMNS)
+    for offset in reversed(offsets):
+        one = rows.filter(pc.equal(rows["queueOffset"], offset))
+        yield one["commitLogOffset"][0].as_py(), _stored(one, topic, queue[1]).records
 
 
 class _QueueReader:

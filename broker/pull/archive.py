@@ -6,7 +6,7 @@ The broker uses this interface only; `congreve.lake` implements it with tables.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -47,9 +47,18 @@ class MessageArchive(Protocol):
         """The record that began at this physical offset."""
 
     def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, before_place: int
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        max_bytes: int,
+        times_ms: tuple[int, int],
+        log_begins: Mapping[int, int],
     ) -> list[bytes]:
-        """The newest records with a key, stored in [begin, end], before a physical offset."""
+        """The newest records with a key, stored in a time with both ends, that the log lacks.
+
+        It has the messages of queues from `log_begins` on. The last record may exceed `max_bytes`.
+        """
 
 
 def checked_archive(

@@ -4,10 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from inspect import isawaitable
 
+from congreve.broker.errors import RefusedError
 from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.archived_pulls import ArchivedPulls
 from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.engine.index.index_files import ANSWER_MAX
 from congreve.engine.store import MessageStore
+from congreve.records.record import decode_record
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
@@ -43,7 +46,6 @@ class ArchivedQueryProcessor:
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
         archived: dict[int, Archived] = {
-            RequestCode.VIEW_MESSAGE_BY_ID: self._view,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search_offset,
             RequestCode.GET_MIN_OFFSET: self._min_offset,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self._first_time,
@@ -51,6 +53,7 @@ class ArchivedQueryProcessor:
         return {
             **self._handlers,
             **{code: partial(self._answer, code, own) for code, own in archived.items()},
+            RequestCode.VIEW_MESSAGE_BY_ID: self._view,
             RequestCode.QUERY_MESSAGE: self._query,
         }
 
@@ -64,12 +67,18 @@ class ArchivedQueryProcessor:
         answer = self._handlers[code](request, connection)
         return await answer if isawaitable(answer) else answer
 
-    async def _view(self, request: RemotingCommand) -> RemotingCommand | None:
+    async def _view(self, request: RemotingCommand, connection: Connection) -> Answer:
         offset = ViewMessageRequestHeader.read(request).offset
-        if not 0 <= offset < self._store.log.min_offset:
-            return None
-        found = await self._messages.call(lambda archive: archive.record_at(offset))
-        return None if found is None else request.reply(ResponseCode.SUCCESS, body=found)
+        try:
+            return await self._of_log(RequestCode.VIEW_MESSAGE_BY_ID, request, connection)
+        except RefusedError:
+            # Checked after the log was read, as retention may remove a segment at any moment.
+            if not 0 <= offset < self._store.log.min_offset:
+                raise
+            found = await self._messages.call(lambda archive: archive.record_at(offset))
+            if found is None:
+                raise
+            return request.reply(ResponseCode.SUCCESS, body=found)
 
     async def _search_offset(self, request: RemotingCommand) -> RemotingCommand | None:
         header = SearchOffsetRequestHeader.read(request)
@@ -103,22 +112,25 @@ class ArchivedQueryProcessor:
     async def _query(self, request: RemotingCommand, connection: Connection) -> Answer:
         answer = await self._of_log(RequestCode.QUERY_MESSAGE, request, connection)
         header = QueryMessageRequestHeader.read(request)
-        log_begin = self._store.log.min_offset
-        if answer is None or header.topic not in self._topics or log_begin == 0:
+        # After the log was read: what retention has removed meanwhile is below these offsets.
+        begins = {q.queue_id: q.min for q in self._store.queues.queues_of(header.topic)}
+        if answer is None or header.topic not in self._topics or not any(begins.values()):
             return answer
-        wanted = header.max_num
-        if header.unique_key:
-            wanted = self._store.config.default_query_max_num
-        wanted = min(wanted, self._store.config.default_query_max_num)
+        in_log = _from(begins, answer.body) if answer.code == ResponseCode.SUCCESS else []
+        config = self._store.config
+        wanted = config.default_query_max_num if header.unique_key else header.max_num
+        count = min(wanted, config.max_msgs_num_batch) - len(in_log)
+        times_ms = header.begin_timestamp, header.end_timestamp
         found = await self._messages.call(
             lambda archive: archive.query(
-                *(header.topic, header.key, wanted, header.begin_timestamp),
-                *(header.end_timestamp, log_begin),
+                *(header.topic, header.key, count),
+                *(ANSWER_MAX - sum(map(len, in_log)), times_ms, begins),
             )
         )
         if not found:
             return answer
-        body = (answer.body if answer.code == ResponseCode.SUCCESS else b"") + b"".join(found)
+        # In the order of the log, as its own answers are.
+        body = b"".join([*reversed(found), *in_log])
         return request.reply(ResponseCode.SUCCESS, None, answer.ext_fields, body)
 
     async def _offset(
@@ -137,3 +149,15 @@ class ArchivedQueryProcessor:
         if topic not in self._topics or self._store.min_offset(topic, queue_id) <= 0:
             return None
         return await self._offsets.call(read)
+
+
+def _from(begins: Mapping[int, int], body: bytes) -> list[bytes]:
+    """The records of an answer that are at or after the first offsets of their queues."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(body):
+        record = decode_record(body, at, verify_crc=False)
+        if record.queue_offset >= begins.get(record.queue_id, 0):
+            found.append(body[at : at + record.size])
+        at += record.size
+    return found

@@ -5,6 +5,8 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.results import QueryResult
 from congreve.io_backends.files.file_system import FileSystem
 
+ANSWER_MAX: int
+
 class IndexFiles:
     def __init__(self, config: StoreConfig, log: CommitLog, disk: FileSystem) -> None: ...
     def query(

@@ -21,7 +21,7 @@ from congreve.steps import at_once
 logger = logging.getLogger(__name__)
 
 # Bytes of records in one answer, which may exceed it by one record; clients refuse 16 MiB.
-cdef int64_t ANSWER_MAX = 4 << 20
+ANSWER_MAX = 4 << 20
 
 
 cdef bint has_key(const RecordView *view, bytes key) noexcept:

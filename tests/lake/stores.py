@@ -49,7 +49,7 @@ def put(
             Record(
                 topic=TOPIC,
                 body=body(number),
-                properties={"TAGS": f"Tag{number % 3}", "KEYS": f"key-{number}"},
+                properties={"TAGS": f"Tag{number % 3}", "KEYS": f"key-{number} all"},
                 queue_id=number % 4,
                 born_host=HOST,
                 store_host=HOST,

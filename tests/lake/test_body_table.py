@@ -87,7 +87,7 @@ def test_fields_are_columns_and_other_bodies_are_dead_letters(
     dead = stores.table_of(warehouse, DLQ).scan("queueId = 0 and queueOffset = 3").to_arrow()
     (row,) = dead.to_pylist()
     assert list(row) == [*SCHEMA.names, "reason"]
-    assert (row["body"], row["keys"]) == (b"body 12", "key-12")
+    assert (row["body"], row["keys"]) == (b"body 12", "key-12 all")
     assert "JSON is malformed" in row["reason"]
 
 

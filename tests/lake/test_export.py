@@ -67,7 +67,7 @@ def test_rows_have_the_columns_of_the_spark_source_and_the_days_are_partitions(
     row = table.scan("queueId = 1 and queueOffset = 1").to_arrow().to_pylist()[0]
     assert list(row) == SCHEMA.names
     assert (row["topic"], row["brokerName"], row["body"]) == ("T", "broker-a", b"body 5")
-    assert dict(row["properties"])["KEYS"] == row["keys"] == "key-5"
+    assert dict(row["properties"])["KEYS"] == row["keys"] == "key-5 all"
     assert [str(field) for field in table.sort_order().fields] == [
         f"{table.schema().find_field(name).field_id} ASC NULLS LAST" for name in SORTED_BY
     ]

@@ -21,6 +21,8 @@ from . import stores
 
 MESSAGES = 600
 SEGMENT = 64 << 10
+EIGHTH = "eighth"
+"""A key of some messages in the log, and of more than an answer has in log and table."""
 SETTINGS = {
     "lakeTopics": stores.TOPIC,
     "lakeLagMillis": 1_000,
@@ -42,7 +44,7 @@ def send(node: Node, numbers: range) -> None:
                     topic=stores.TOPIC,
                     body=b"%d." % number * 99,
                     tags=f"Tag{number % 5}",
-                    keys=f"key-{number}",
+                    keys=f"key-{number} {EIGHTH if number % 8 == 0 else 'other'}",
                     properties={"n": str(number)},
                 ),
                 queue=MessageQueue(stores.TOPIC, node.broker.config.broker_name, number % 2),
@@ -117,6 +119,11 @@ def test_messages_are_found_by_key_and_by_id(node: Node, consumer: SyncPullConsu
                 found = await lookup.by_key(stores.TOPIC, f"key-{number}")
                 assert [one.record.body for one in found] == [b"%d." % number * 99]
             assert await lookup.by_key(stores.TOPIC, "key-none") == []
+            eighth = [b"%d." % number * 99 for number in range(0, MESSAGES, 8)]
+            in_log = sum(q.max - q.min for q in node.broker.store.queues.queues_of(stores.TOPIC))
+            assert in_log < 8 * 64 < MESSAGES
+            found = await lookup.by_key(stores.TOPIC, EIGHTH)
+            assert [one.record.body for one in found] == eighth[-64:]
             named = await lookup.by_key(stores.TOPIC, first.message_id, unique=True)
             by_id = await lookup.by_offset_id(first.offset_message_id)
             assert by_id is not None
