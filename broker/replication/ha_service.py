@@ -1,6 +1,7 @@
 """The HA port of a master (RocketMQ: HAService with AcceptSocketService)."""
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -25,6 +26,8 @@ from congreve.remoting.transport.event_fd import EventFd
 logger = logging.getLogger(__name__)
 
 BACKLOG = 16
+ACCEPT_PAUSE_S = 0.25
+"""How long the port accepts nothing after an error, such as no free descriptor, in seconds."""
 TICK_S = 1.0
 """How often the thread looks for silent slaves and due heartbeats, in seconds."""
 
@@ -89,7 +92,7 @@ class HAService:
             ) from error
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(listener.fileno(), self._accept)
+        self._listen()
 
     def stop(self) -> None:
         """Close the port and all connections; idempotent."""
@@ -121,6 +124,8 @@ class HAService:
             peer, address = self._listener.accept()
         except OSError as error:
             self._refusals.warning("no connection on the HA port: %s", error.strerror)
+            if error.errno != errno.EAGAIN:
+                self._pause()
             return
         if not self._allowed.matches(address[0]) or self._is_full:
             self._refusals.warning(
@@ -136,6 +141,16 @@ class HAService:
             self._take(peer)
         else:
             self._encrypt(peer, address[0], certificates)
+
+    def _pause(self) -> None:
+        """Accept nothing for a moment: a connection that waits would ask again at once."""
+        assert self._loop is not None and self._listener is not None
+        self._loop.remove_reader(self._listener.fileno())
+        self._loop.call_later(ACCEPT_PAUSE_S, self._listen)
+
+    def _listen(self) -> None:
+        if self._loop is not None and self._listener is not None:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _take(self, peer: socket.socket) -> None:
         """Let the thread serve a connection."""

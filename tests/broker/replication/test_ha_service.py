@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import threading
 import time
@@ -112,3 +113,32 @@ async def test_connections_above_the_limit_are_closed(store: MessageStore) -> No
         service.stop()
         for slave in slaves:
             slave.close()
+
+
+async def test_a_port_without_descriptors_rests_and_accepts_later(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = HAService(store, confirm_of(store), SETTINGS)
+    failures = []
+    monkeypatch.setattr(service._refusals, "warning", lambda *text: failures.append(text))
+    service.listen(HOST, 0)
+    loop = asyncio.get_running_loop()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    with socket.socket() as slave:
+        slave.setblocking(False)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
+            with pytest.raises(OSError, match="Too many open files"):
+                while True:
+                    taken.append(os.dup(slave.fileno()))
+            await loop.sock_connect(slave, (HOST, service.port))
+            await loop.sock_sendall(slave, REPORT.pack(0))
+            await asyncio.sleep(0.1)
+            assert 1 <= len(failures) <= 10
+        finally:
+            for each in taken:
+                os.close(each)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        await eventually(lambda: len(service.slaves()) == 1)
+        service.stop()
