@@ -110,7 +110,7 @@ interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(int
 programs := $(addprefix tests/,examples lake packaging spark)
 crash    := tests/crash
 
-GROUPS   := broker messages election state storage console tls remoting others
+GROUPS   := others broker messages storage console state remoting election tls
 election := tests/broker/election
 tls      := $(addprefix tests/,broker/tls remoting/tls remoting/transport/test_tls.py)
 state    := $(addprefix tests/broker/,metadata quotas replication)
