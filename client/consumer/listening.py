@@ -108,16 +108,12 @@ class Listening:
         call, failures = self._call, []
         for unit in self._units(messages):
             try:
-                result = await call(unit)
-            except ReconsumeLaterError as wish:
-                failures.append(_wished(unit, wish))
-            except Exception as error:
-                log.exception("listener failed", messages=unit)
-                failures.append(_failed(unit, error))
-            else:
-                if result is None or result is ConsumeResult.SUCCESS:
-                    continue
-                failures.append(_later(unit))
+                failure = _refused(unit, await call(unit))
+            except Exception as error:  # noqa: BLE001 - of the user's code
+                failure = _raised(unit, error)
+            if failure is None:
+                continue
+            failures.append(failure)
             if in_order:
                 break
         return failures
@@ -126,16 +122,12 @@ class Listening:
         call, failures = self._call, []
         for unit in self._units(messages):
             try:
-                result = call(unit)
-            except ReconsumeLaterError as wish:
-                failures.append(_wished(unit, wish))
-            except Exception as error:
-                log.exception("listener failed", messages=unit)
-                failures.append(_failed(unit, error))
-            else:
-                if result is None or result is ConsumeResult.SUCCESS:
-                    continue
-                failures.append(_later(unit))
+                failure = _refused(unit, call(unit))
+            except Exception as error:  # noqa: BLE001 - of the user's code
+                failure = _raised(unit, error)
+            if failure is None:
+                continue
+            failures.append(failure)
             if in_order:
                 break
         return failures
@@ -200,6 +192,19 @@ def _later(unit: Any) -> Failure:
     return Failure(_messages(unit), 0, ConsumeResult.LATER.value)
 
 
+def _refused(unit: Any, result: object) -> Failure | None:
+    """The failure that a listener's result stands for; None for a success."""
+    return None if _is_success(result) else _later(unit)
+
+
+def _raised(unit: Any, error: Exception) -> Failure:
+    """The failure for what a listener raised. Logs an error that is not a wish for a retry."""
+    if isinstance(error, ReconsumeLaterError):
+        return _wished(unit, error)
+    log.exception("listener failed", messages=unit)
+    return _failed(unit, error)
+
+
 def _wished(unit: Any, wish: ReconsumeLaterError) -> Failure:
     messages = _messages(unit)
     if wish.messages is not None:
@@ -208,8 +213,11 @@ def _wished(unit: Any, wish: ReconsumeLaterError) -> Failure:
 
 
 def _outcome(result: Result) -> ConsumeOutcome:
-    done = result is None or result is ConsumeResult.SUCCESS
-    return ConsumeOutcome.SUCCESS if done else ConsumeOutcome.FAILED
+    return ConsumeOutcome.SUCCESS if _is_success(result) else ConsumeOutcome.FAILED
+
+
+def _is_success(result: object) -> bool:
+    return result is None or result is ConsumeResult.SUCCESS
 
 
 def _messages(unit: Any) -> list[ReceivedMessage]:
