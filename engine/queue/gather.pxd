@@ -136,7 +136,17 @@ cdef class Gather:
                   TagFilter tags, RecordFilter records) except -1
     cdef int64_t scan_file(self, const uint8_t *entries, int64_t count, int32_t max_count,
                            TagFilter tags, RecordFilter records) noexcept nogil
-    cdef void fetch(self, int64_t physical_offset) noexcept nogil
+    cdef void fetch(self, int64_t physical_offset, int32_t segment) noexcept nogil
+
+    # Where a place of the log is in its segment. `segment` is a guess before, the segment after.
+    cdef inline int64_t place_in_segment(self, int64_t place, int32_t *segment) noexcept nogil:
+        cdef int64_t size = self.log.segment_size
+        cdef int64_t found = place - segment[0] * size
+        if not 0 <= found < size:  # rarely, and a division costs more than this check
+            segment[0] = <int32_t> (place // size)
+            found = place % size
+        return found
+
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil
     cdef const uint8_t *find(self, int64_t physical_offset, int32_t size, int64_t offset,
                              int32_t *segment) noexcept nogil

@@ -226,7 +226,7 @@ cdef class Gather:
         cdef int32_t segment = 0
         for i in range(count):
             if i + AHEAD < count:
-                self.fetch(load_i64(entry + AHEAD * CQ_ENTRY))
+                self.fetch(load_i64(entry + AHEAD * CQ_ENTRY), segment)
             physical_offset = load_i64(entry)
             size = load_i32(entry + CQ_AT_SIZE)
             self.suggest_slave = self.log_end - physical_offset > self.limits.memory_window
@@ -254,12 +254,12 @@ cdef class Gather:
             entry += CQ_ENTRY
         return count
 
-    cdef void fetch(self, int64_t physical_offset) noexcept nogil:
+    cdef void fetch(self, int64_t physical_offset, int32_t segment) noexcept nogil:
         """Prefetch the head of a record into the processor's cache."""
         cdef int64_t place = physical_offset - self.log_begin
         if 0 <= place and physical_offset < self.log_end:
-            prefetch(self.table[place // self.log.segment_size].data
-                     + place % self.log.segment_size)
+            place = self.place_in_segment(place, &segment)
+            prefetch(self.table[segment].data + place)
 
     cdef bint full(self, int64_t physical_offset, int32_t size, int32_t max_count) noexcept nogil:
         """Whether a further message is too much (RocketMQ: isTheBatchFull)."""
@@ -282,8 +282,7 @@ cdef class Gather:
             return NULL
         if physical_offset + size > self.log_end:
             return NULL
-        segment[0] = <int32_t> (place // self.log.segment_size)
-        place = place % self.log.segment_size
+        place = self.place_in_segment(place, segment)
         if place + size > self.log.segment_size:
             return NULL
         record = self.table[segment[0]].data + place
