@@ -143,13 +143,11 @@ class StoreReader:
         Arguments and errors are those of numpy(). Use arrow_batches() for more messages than fit
         into memory.
         """
-        import pyarrow as pa
-
-        from congreve.records.columns.arrow import schema
+        from congreve.records.columns.arrow import schema, to_table
 
         names = _checked(columns)
         batches = self.arrow_batches(topic, names, queues=queues, start=start, stop=stop)
-        return pa.Table.from_batches(batches, schema(names))
+        return to_table(batches, schema(names))
 
     def arrow_batches(
         self,

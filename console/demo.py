@@ -55,7 +55,14 @@ class Address(NamedTuple):
     show_default=True,
     help="Folder for all files.",
 )
-@click.option("--flights", "count", default=50_000, show_default=True, help="Records to send.")
+@click.option(
+    "--flights",
+    "count",
+    type=click.IntRange(1),
+    default=50_000,
+    show_default=True,
+    help="Records to send.",
+)
 @click.option(
     "--port", type=PORT, default=10911, show_default=True, help="The broker's port (0: any)."
 )
@@ -173,6 +180,13 @@ async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> No
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
+        start_new_session=True,  # Ctrl-C in the terminal would make Spark print stack traces
     )
-    if await process.wait() != 0:
+    try:
+        code = await process.wait()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if code != 0:
         raise CongreveError("Spark did not read the broker's messages: see its output above")

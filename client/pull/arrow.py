@@ -1,8 +1,9 @@
 """Collects pulls into Arrow record batches."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.subscription import Subscription
@@ -11,6 +12,9 @@ from congreve.client.namespace import unwrap
 from congreve.client.pull.received import PulledRecords
 from congreve.records.columns.arrow import TYPES, repeated, schema, to_batch
 from congreve.records.columns.builder import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OF_BROKER = ("topic", "brokerName")
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from congreve.records.errors import RecordError
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "pyarrow is not installed: pip install 'congreve[arrow]'", name=error.name
+    ) from error
 
 if TYPE_CHECKING:
     from congreve.records.columns.column import Column
@@ -82,6 +87,11 @@ def to_batch(columns: Mapping[str, Column | pa.Array], of: pa.Schema, rows: int)
     """
     arrays = [_array(columns.get(field.name), field.type, rows) for field in of]
     return pa.RecordBatch.from_arrays(arrays, schema=of)
+
+
+def to_table(batches: Iterable[pa.RecordBatch], of: pa.Schema) -> pa.Table:
+    """A table of batches that have this schema."""
+    return pa.Table.from_batches(batches, of)
 
 
 def repeated(value: Any, kind: pa.DataType, rows: int) -> pa.Array:

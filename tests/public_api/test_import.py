@@ -27,6 +27,16 @@ def test_reading_a_store_needs_no_server() -> None:
     run("from congreve import open_store; assert not {'asyncio', 'pyarrow'} & set(sys.modules)")
 
 
+@pytest.mark.parametrize("module", ["congreve.records.columns.arrow", "congreve.client.pull.arrow"])
+def test_an_error_names_the_extra_that_has_arrow(module: str) -> None:
+    run(
+        "sys.modules['pyarrow'] = None\n"
+        f"try: import {module}\n"
+        "except ImportError as error: assert 'congreve[arrow]' in str(error), error\n"
+        "else: assert False"
+    )
+
+
 def test_dir_lists_names_that_are_not_imported_yet() -> None:
     run("import congreve; assert set(congreve.__all__) <= set(dir(congreve))")
 
