@@ -251,11 +251,17 @@ def status(
     _check_table(topics, options["table"])
     for topic in topics:
         table = _topic_table(topic, partition="day", **options)
+        from congreve.engine.errors import UnknownTopicError
         from congreve.lake.durable import DurableTopic
         from congreve.lake.status import status_of
 
         source = None if store is None else DurableTopic(store, topic, broker_name, commit_log)
-        found = status_of(table, source)
+        without = ""
+        try:
+            found = status_of(table, source)
+        except UnknownTopicError:
+            found = status_of(table)
+            without = f"; the store has no message of {topic}, so 0 messages behind it"
         click.echo(
             f"{table.name}: {found.messages:,} messages in {found.files:,} files of "
             f"{found.bytes:,} bytes, {found.snapshots} snapshots"
@@ -263,6 +269,7 @@ def status(
             + ("" if found.dead_letters is None else f"; {found.dead_letters:,} dead letters")
             + ("" if found.behind is None else f"; {found.behind:,} messages behind the store")
             + ("" if found.oldest_ms is None else f", {_age_s(found.oldest_ms):,.0f} s")
+            + without
         )
 
 

@@ -46,15 +46,16 @@ class Restore:
     def run(self) -> int:
         """Write the store; returns the number of messages.
 
-        Raises RestoreError when a table does not exist or messages do not follow each other,
-        StoreError when the folder exists or the store cannot be written, and OSError.
+        Raises RestoreError when a table does not exist, tables have the messages of other brokers
+        only, or messages do not follow each other, StoreError when the folder exists
+        or the store cannot be written, and OSError.
         """
         for table in self._tables:
             if not table.load():
                 raise RestoreError(f"there is no table {table.name}")
-        restored = 0
+        restored, queues = 0, self._queues()
         with NewStore(self._config) as store:
-            left = [queue for queue in self._queues() if queue.read()]
+            left = [queue for queue in queues if queue.read()]
             while left:
                 # What is not read yet of a queue comes later than all that is.
                 moment = min(queue.last for queue in left)
@@ -66,10 +67,17 @@ class Restore:
 
     def _queues(self) -> list[_Queue]:
         found: list[tuple[RowGroups, BrokerQueue]] = []
+        brokers: set[str] = set()
         for table in self._tables:
             groups = RowGroups()
             groups.refresh(table)
+            brokers |= {broker for broker, _ in groups.of_queue}
             found += [(groups, queue) for queue in groups.of_queue if queue[0] == self._broker]
+        if brokers and not found:
+            raise RestoreError(
+                f"the tables have no messages of {self._broker}, only those of "
+                f"{', '.join(sorted(brokers))}: restore each of these into a folder of its own"
+            )
         size = min(BATCH_BYTES, ALL_BATCHES_BYTES // max(len(found), 1))
         return [_Queue(groups, queue, size) for groups, queue in found]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.sql.utils import is_remote
 
 from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
@@ -37,8 +38,8 @@ def snapshot(
     `options` are those of ``format("rocketmq")`` with `storePath`. The messages are copied into
     Parquet files in `folder` at once, by threads of this process, so that Spark reads them by its
     own reader instead of converting columns of Python into rows. All tasks need to see the folder;
-    without it, a temporary one is used, which is removed when the session object or this process
-    ends. Raises OptionError, and what format("rocketmq") raises.
+    without it, a temporary one is used, which is removed when the session object, this process or
+    Spark ends. Raises OptionError, and what format("rocketmq") raises.
     """
     parsed = parse(options)
     if parsed.store_path is None or parsed.lake is not None:
@@ -48,7 +49,9 @@ def snapshot(
     wanted = wanted_schema(parsed)
     reader = BatchReader(parsed, checked_schema(wanted, parsed))
     if folder is None:
-        folder = tempfile.mkdtemp(prefix="congreve-snapshot-")
+        # Spark removes its own folder also when this process is killed: its JVM ends after it.
+        parent = None if is_remote() else SparkFiles.getRootDirectory()
+        folder = tempfile.mkdtemp(prefix="congreve-snapshot-", dir=parent)
         weakref.finalize(session, shutil.rmtree, folder, ignore_errors=True)
     parts = [part for part in reader.partitions() if isinstance(part, RangePartition)]
     paths = [Path(folder, f"{number:05}.parquet") for number in range(len(parts))]

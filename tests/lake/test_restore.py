@@ -176,6 +176,22 @@ def test_an_impossible_restore_is_refused(tmp_path: Path) -> None:
         Restore([table(warehouse)], "broker-a", config(new)).run()
 
 
+def test_a_broker_without_messages_is_refused_with_the_names_of_those_that_have_some(
+    tmp_path: Path,
+) -> None:
+    warehouse, new = tmp_path / "lake", tmp_path / "new"
+    for broker in ("broker-a", "broker-b"):
+        topic = DurableTopic(stores.write(tmp_path / broker, 8), stores.TOPIC, broker)
+        Exporter(topic, table(warehouse)).run()
+    with pytest.raises(RestoreError, match="no messages of broker-c, only those of broker-a, brok"):
+        Restore([table(warehouse)], "broker-c", config(new)).run()
+    assert not new.exists() and not (tmp_path / "new.restoring").exists()
+    for broker in ("broker-a", "broker-b"):
+        restored = tmp_path / f"new-{broker}"
+        assert Restore([table(warehouse)], broker, config(restored)).run() == 8
+        assert rows(restored) == rows(tmp_path / broker)
+
+
 def test_a_table_without_some_of_the_messages_is_refused(tmp_path: Path) -> None:
     export(stores.write(tmp_path / "store", 40), tmp_path / "lake")
     stores.table_of(tmp_path / "lake").delete("queueId = 1 and queueOffset = 4")

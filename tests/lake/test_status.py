@@ -37,3 +37,13 @@ def test_the_status_command_prints_a_line(tmp_path: Path) -> None:
     assert process.returncode == 0, output
     assert output.startswith("rocketmq.T: 0 messages in 0 files of 0 bytes, 0 snapshots")
     assert "8 messages behind the store, " in output
+
+
+def test_the_status_command_shows_a_topic_without_messages(tmp_path: Path) -> None:
+    with stores.open_writer(tmp_path / "store"):
+        pass
+    process = stores.command(tmp_path / "store", tmp_path / "lake", name="status")
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    assert output.startswith("rocketmq.T: 0 messages in 0 files of 0 bytes, 0 snapshots")
+    assert output.endswith("the store has no message of T, so 0 messages behind it\n")

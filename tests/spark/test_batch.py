@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import count, max_by
 
@@ -79,6 +80,9 @@ def test_there_are_no_more_tasks_than_requested(spark: Any, store: Path) -> None
 def test_a_snapshot_has_the_rows_of_the_source(spark: Any, store: Path, tmp_path: Path) -> None:
     options = {"storePath": str(store), "topic": "T", "tags": "Tag3"}
     frame = snapshot(spark, options)
+    assert all(SparkFiles.getRootDirectory() in file for file in frame.inputFiles()), (
+        "Spark removes them if this process is killed"
+    )
     source = read(spark, store, tags="Tag3").load()
     assert frame.schema.simpleString() == source.schema.simpleString()
     rows, wanted = (
