@@ -200,7 +200,8 @@ wheel: $(VENV)/.dev
 	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/congreve-*.whl
 
 # Before a release: known vulnerabilities of all packages that this environment has, and a list of what
-# a user installs (CycloneDX), in dist/. An audit without the database of advisories fails.
+# a user installs (CycloneDX), in dist/. An audit without the database of advisories fails. OSV_URL=...: ask
+# that server of the Open Source Vulnerabilities API, where the package index has no advisories.
 $(VENV)/.release: $(VENV)/.dev
 	$(BIN)/pip install --quiet "congreve[release]"
 	touch $@
@@ -208,7 +209,8 @@ $(VENV)/.release: $(VENV)/.dev
 audit: $(VENV)/.release
 	mkdir -p build
 	$(BIN)/pip freeze --exclude-editable >build/audited.txt
-	$(BIN)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement build/audited.txt || \
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement build/audited.txt \
+		$(if $(OSV_URL),--vulnerability-service osv --osv-url $(OSV_URL)) || \
 		{ echo "make audit: a package is vulnerable, or the database of advisories does not know it or was not reached" >&2; exit 1; }
 
 RUNTIME := build/runtime

@@ -46,6 +46,7 @@ class _Store:
         self._records = records
         self._open = contextlib.ExitStack()
         self._store: MessageStore | None = None
+        self._closes_at_exit = False
 
     def get(self) -> MessageStore:
         """The store, open."""
@@ -63,13 +64,15 @@ class _Store:
             self._store = self._open.enter_context(MessageStore(config))
             for record in self._records:
                 self._store.put(record)
-            # After the folder's own hook: the last one runs first.
-            atexit.register(self._open.close)
+            if not self._closes_at_exit:
+                # After the folder's own hook, because the last one runs first; and once, because
+                # Python keeps the place of each hook that is removed.
+                atexit.register(self.close)
+                self._closes_at_exit = True
         return self._store
 
     def close(self) -> None:
         """Close and remove it; get() makes another one."""
-        atexit.unregister(self._open.close)
         self._open.close()
         self._store = None
 
