@@ -54,7 +54,8 @@ def test_a_batch_is_refused_if_a_message_has_a_delay_or_a_transaction(
 
 
 @pytest.mark.parametrize(
-    "flags", [["true", "false"], ["false", "true"], ["false", None], [None, "FALSE"]]
+    "flags",
+    [["true", "false"], ["false", "true"], ["TRUE", "false"], ["false", None], [None, "FALSE"]],
 )
 def test_a_batch_with_different_wait_properties_is_refused(bench, flags) -> None:
     body = batch_body(
