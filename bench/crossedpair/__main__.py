@@ -28,7 +28,7 @@ from harness.cluster import Machine, await_route, crossed_pair, stores
 from harness.drivers import Driver, java_driver
 from harness.eventually import eventually
 from harness.numbered_messages import Attempt, attempt_for_ever, reported
-from harness.replicas import await_equal_stores
+from harness.replication.replicas import await_equal_stores
 
 from congreve.client import Producer
 from congreve.client.admin import AdminClient

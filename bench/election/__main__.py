@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from harness.drivers import Driver, java_driver
-from harness.elected_processes import GROUP, ElectedProcesses
 from harness.eventually import eventually
 from harness.numbered_messages import Attempt, attempt_for_ever, reported
+from harness.replication.elected_processes import GROUP, ElectedProcesses
 
 from congreve.client import Producer
 from congreve.client.admin import AdminClient

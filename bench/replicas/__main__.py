@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.certificates import Authority, ha_tls_settings
-from harness.replicas import await_equal_logs
+from harness.replication.replicas import await_equal_logs
 
 from replicas.pair import running_pair
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness import servers
-from harness.replicas import Replicas
+from harness.replication.replicas import Replicas
 from harness.servers import BrokerServer
 
 FOLLOWS_S = 10.0

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from harness import build
 from harness.drivers import Driver, java_driver
-from harness.elected import has_topic
-from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.eventually import eventually
 from harness.link import Direction
 from harness.numbered_messages import LOOK_S, SMALL, NumberedMessages, number_of
-from harness.replicas import log_bytes
+from harness.replication.elected import has_topic
+from harness.replication.elected_processes import WAIT_S, ElectedProcesses
+from harness.replication.replicas import log_bytes
 from harness.shifted_clock import ShiftedClock
 
 from congreve.client import ConsumeFrom, PushConsumer

@@ -18,7 +18,7 @@ import pytest
 from harness import servers
 from harness.link import Direction, Link
 from harness.numbered_messages import NumberedMessages, number_of
-from harness.replicas import Replicas, await_equal_logs, log_bytes
+from harness.replication.replicas import Replicas, await_equal_logs, log_bytes
 from harness.servers import BrokerServer
 
 from congreve.records.record import decode_record

@@ -11,8 +11,8 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from harness.elected_processes import WAIT_S, ElectedProcesses
 from harness.numbered_messages import NumberedMessages, number_of
+from harness.replication.elected_processes import WAIT_S, ElectedProcesses
 
 from congreve.client import ConsumeFrom, PushConsumer
 from congreve.remoting.messages.codes import RequestCode

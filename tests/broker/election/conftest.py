@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from harness.etcd import Etcd
+from harness.replication.etcd import Etcd
 
 from congreve.broker.election.coordinator import Coordinator
 from congreve.broker.election.etcd import EtcdCoordinator

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from harness.certificates import Authority
-from harness.elected import ElectedGroup
-from harness.etcd import Etcd
 from harness.eventually import eventually
+from harness.replication.elected import ElectedGroup
+from harness.replication.etcd import Etcd
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.election.coordinator import CoordinatorError, Master

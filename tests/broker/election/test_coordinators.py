@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from harness.etcd import Etcd
 from harness.eventually import eventually
+from harness.replication.etcd import Etcd
 from harness.servers import free_port
 
 from congreve.broker.election.coordinator import (

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from harness.certificates import Authority, ha_tls_settings
-from harness.elected import ElectedGroup, has_topic
-from harness.etcd import Etcd
 from harness.eventually import eventually
+from harness.replication.elected import ElectedGroup, has_topic
+from harness.replication.etcd import Etcd
 
 from congreve.broker.broker import Broker
 from congreve.broker.election.coordinator import Master

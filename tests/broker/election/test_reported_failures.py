@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness.elected import ElectedGroup
-from harness.etcd import Etcd
 from harness.eventually import eventually
+from harness.replication.elected import ElectedGroup
+from harness.replication.etcd import Etcd
 
 from congreve.broker.election.coordinator import GroupState, Master
 from congreve.broker.election.fence import NO_LIMIT, Fence

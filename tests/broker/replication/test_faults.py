@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from broker.replication.test_sync_master import follows, have_equal_logs, log_of, send
 from harness.eventually import eventually
-from harness.pairs import broker_config, running_pair
+from harness.replication.pairs import broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig

@@ -12,7 +12,7 @@ from typing import Any
 from broker.replication.test_sync_master import follows
 from click.testing import CliRunner
 from harness.eventually import eventually
-from harness.pairs import running_pair
+from harness.replication.pairs import running_pair
 
 from congreve.broker.replication.frames import REPORT
 from congreve.client.admin import AdminClient

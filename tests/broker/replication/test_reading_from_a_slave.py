@@ -10,7 +10,7 @@ import click
 from broker.replication.test_sync_master import follows
 from click.testing import CliRunner
 from harness.eventually import eventually
-from harness.pairs import running_pair
+from harness.replication.pairs import running_pair
 
 from congreve.client import ConsumeFrom, Message, Producer, PushConsumer
 from congreve.client.admin import AdminClient

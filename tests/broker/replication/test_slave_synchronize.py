@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
-from harness.pairs import Pair, broker_config, running_pair
+from harness.replication.pairs import Pair, broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig

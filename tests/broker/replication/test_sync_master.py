@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
-from harness.pairs import Pair, running_pair
+from harness.replication.pairs import Pair, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.replication.frames import REPORT

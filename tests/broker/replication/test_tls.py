@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from harness.certificates import Authority, ha_tls_settings
 from harness.eventually import eventually
-from harness.pairs import Pair, broker_config, running_pair
+from harness.replication.pairs import Pair, broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.replication.frames import REPORT

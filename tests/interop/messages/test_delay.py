@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 from harness import servers
 from harness.drivers import Driver, DriverError, Json, body, message
-from harness.replaceable_broker import ReplaceableBroker
+from harness.replication.replaceable_broker import ReplaceableBroker
 
 LEVELS_MS = (1_000, 2_000, 3_000)
 PARKING = ("REAL_TOPIC", "REAL_QID", "DELAY", "WAIT", "MIN_OFFSET", "MAX_OFFSET")

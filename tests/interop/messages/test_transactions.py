@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 from harness import servers
 from harness.drivers import Driver, Json, body, message
-from harness.replaceable_broker import ReplaceableBroker
+from harness.replication.replaceable_broker import ReplaceableBroker
 from harness.wire import END_TRANSACTION, SEND_MESSAGE_V2, Wire, send_fields
 
 OTHER = {"congreve": "java", "java": "congreve"}

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from harness.drivers import Driver, Json, auto_switch_store
 from harness.eventually import eventually
-from harness.replicas import log_bytes
+from harness.replication.replicas import log_bytes
 from harness.servers import HOST, free_port
 
 from congreve.broker.election.coordinator import GroupState, Master

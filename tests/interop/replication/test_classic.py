@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from harness import servers
 from harness.drivers import Driver, Json, message
-from harness.replicas import Replicas, await_equal_logs
+from harness.replication.replicas import Replicas, await_equal_logs
 from harness.servers import BrokerServer
 
 from congreve.console.replication.replicas import replicas as replicas_command

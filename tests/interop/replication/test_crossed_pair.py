@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness.cluster import Machine, await_route, crossed_pair, stores
 from harness.drivers import Driver, Json, body, message
-from harness.replicas import await_equal_stores
+from harness.replication.replicas import await_equal_stores
 
 from congreve.client import Message, Producer
 from congreve.client.message import SendStatus

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 from harness import servers
 from harness.drivers import Driver, Json, body, message
-from harness.replaceable_broker import ReplaceableBroker
+from harness.replication.replaceable_broker import ReplaceableBroker
 
 from congreve.io_backends.probe import uring_refusal
 from congreve.remoting.messages import fastjson

@@ -10,10 +10,10 @@ from congreve.broker.broker import Broker
 from congreve.broker.election.elected_broker import ElectedBroker
 from congreve.namesrv.server import NameServer
 
+from ..eventually import eventually
+from ..servers import free_port
 from .etcd import Etcd
-from .eventually import eventually
 from .pairs import broker_config
-from .servers import free_port
 
 
 def has_topic(store: Path, topic: str, queues: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import HOST, accepts, free_port
+from ..servers import HOST, accepts, free_port
 
 START_TIMEOUT_S = 120.0
 

@@ -6,8 +6,8 @@ import time
 import uuid
 from pathlib import Path
 
-from . import servers
-from .servers import BrokerServer, Server
+from .. import servers
+from ..servers import BrokerServer, Server
 
 SEGMENT_BYTES = 1 << 19
 """So small that a test's log has several segments."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from congreve.broker.election.coordinator import CoordinatorError, GroupState
 from congreve.broker.election.etcd import EtcdCoordinator
 
-from . import servers
+from .. import servers
+from ..eventually import eventually
+from ..link import Link
+from ..shifted_clock import ShiftedClock
 from .etcd import Etcd
-from .eventually import eventually
-from .link import Link
-from .shifted_clock import ShiftedClock
 
 GROUP = "elected"
 WAIT_S = 120

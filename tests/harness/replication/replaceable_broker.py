@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from . import servers
-from .cluster import Cluster
-from .drivers import Driver, Json
+from .. import servers
+from ..cluster import Cluster
+from ..drivers import Driver, Json
 
 
 @dataclass
