@@ -121,7 +121,7 @@ class MessageStore(ReadableStore):
             request=self.backend.request,
         )
         self._open = False
-        self._no_room: tuple[str, int] | None = None  # why a message found no space, at which end
+        self._no_space: tuple[str, int] | None = None  # why a message found no space, at which end
 
     # --- life
 
@@ -251,7 +251,7 @@ class MessageStore(ReadableStore):
 
     def trouble(self) -> str | None:
         """Why the store refuses messages or refused the last one; None while it accepts them."""
-        why, log_end = self._no_room or (None, -1)
+        why, log_end = self._no_space or (None, -1)
         return self.check_writable() or (why if log_end == self.log.max_offset else None)
 
     def after_append(
@@ -306,10 +306,10 @@ class MessageStore(ReadableStore):
             logger.warning("a message to %s was refused: %s", record.topic, error)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except (BackendError, MemoryError) as error:
-            if self._no_room is None or self._no_room[1] != self.log.max_offset:
+            if self._no_space is None or self._no_space[1] != self.log.max_offset:
                 logger.error("no space for a message: %s", error)
-            self._no_room = str(error) or "out of memory", self.log.max_offset
-            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_room[0])
+            self._no_space = str(error) or "out of memory", self.log.max_offset
+            return PutResult(PutStatus.CREATE_MAPEDFILE_FAILED, why=self._no_space[0])
         self.after_append(done.end)
         if self.on_arrival is not None and (queue.watchers or record.topic in PARKED):
             self.on_arrival(queue)

@@ -77,14 +77,14 @@ cdef class Segment:
         backend has no space for them now (RocketMQ: MappedFile.appendMessage).
         """
         cdef Py_buffer given
-        cdef bint room
+        cdef bint extended
         PyObject_GetBuffer(data, &given, PyBUF_SIMPLE)
-        room = self.extend(self.written + given.len)
-        if room:
+        extended = self.extend(self.written + given.len)
+        if extended:
             memcpy(self.data + self.written, given.buf, given.len)
             self.publish(self.written + given.len)
         PyBuffer_Release(&given)
-        return room
+        return extended
 
     def forget_pages(self, int64_t end):
         """Remove the pages of [0, end) from this process's resident memory.

@@ -75,10 +75,10 @@ def _mount_of(path: str, table: str) -> tuple[str, str, str]:
     return best
 
 
-def check_usable(folder: str, room: int, *, mounts: str = "/proc/self/mountinfo") -> Disk:
+def check_usable(folder: str, needed: int, *, mounts: str = "/proc/self/mountinfo") -> Disk:
     """The disk of `folder`.
 
-    Raises BackendError if the folder cannot take `room` bytes, or is on a network file system.
+    Raises BackendError if the folder cannot take `needed` bytes, or is on a network file system.
     """
     if not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
@@ -91,8 +91,8 @@ def check_usable(folder: str, room: int, *, mounts: str = "/proc/self/mountinfo"
         )
     if disk.read_only or not os.access(folder, os.W_OK | os.X_OK):
         raise BackendError(f"{folder} is on a read-only file system: remount it writable")
-    if disk.free < room:
+    if disk.free < needed:
         raise BackendError(
-            f"{folder} has {disk.free >> 20} MiB free, but {room >> 20} MiB are needed: free some"
+            f"{folder} has {disk.free >> 20} MiB free, but {needed >> 20} MiB are needed: free some"
         )
     return disk

@@ -76,7 +76,7 @@ class NameServer(Lifecycle):
         self._pieces = Pieces()
         self.kv = KvConfig(kv_store, self.config)
         self._settings = SettingsProcessor(
-            self.kv, self.config, config_store, lambda: (self._server.host, self.port), self._pieces
+            self.kv, self.config, config_store, lambda: self.port, self._pieces
         )
         handlers: Mapping[int, Handler] = self.handlers()
         if access is not None:

@@ -25,7 +25,7 @@ from congreve.remoting.transport.pieces import Pieces
 class SettingsProcessor:
     """Serves and changes key-value settings and `config`; changes of it go to `config_store`.
 
-    `listens_on` returns the host and the port of the server. (RocketMQ: DefaultRequestProcessor.)
+    `port` returns the port of the server. (RocketMQ: DefaultRequestProcessor.)
     """
 
     def __init__(
@@ -33,14 +33,14 @@ class SettingsProcessor:
         kv: KvConfig,
         config: NamesrvConfig,
         config_store: KvStore | None,
-        listens_on: Callable[[], tuple[str, int]],
+        port: Callable[[], int],
         pieces: Pieces,
     ) -> None:
         self._kv = kv
         self._config = config
         self._config_store = config_store
         self._config_turn = asyncio.Lock()
-        self._listens_on = listens_on
+        self._port = port
         self._pieces = pieces
 
     def handlers(self) -> dict[int, Handler]:
@@ -111,6 +111,5 @@ class SettingsProcessor:
 
     def _get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         texts = settings.as_texts(self._config)
-        host, port = self._listens_on()
-        texts |= {"listenPort": str(port), "bindAddress": host}
+        texts["listenPort"] = str(self._port())
         return request.reply(ResponseCode.SUCCESS, body=format_properties(texts).encode())

@@ -21,7 +21,7 @@ cdef class DelayPath:
     cdef uint8_t *added_properties  # the properties that parking adds
     cdef uint8_t *handle_text
     cdef uint8_t *handle
-    cdef Py_ssize_t handle_room
+    cdef Py_ssize_t handle_size_max
     cdef int64_t *delays_ms
     cdef int32_t levels
     cdef bint takes_times

@@ -46,9 +46,9 @@ cdef class DelayPath:
         self.cluster = encode_properties({properties.CLUSTER: cluster})
         self.broker_name = broker_name.encode()
         self.broker = slice_of(self.broker_name)
-        self.handle_room = recall_handle_room(TOPIC_MAX, len(self.broker_name))
-        self.handle = <uint8_t *> PyMem_Malloc(self.handle_room)
-        self.handle_text = <uint8_t *> PyMem_Malloc(self.handle_room)
+        self.handle_size_max = recall_handle_room(TOPIC_MAX, len(self.broker_name))
+        self.handle = <uint8_t *> PyMem_Malloc(self.handle_size_max)
+        self.handle_text = <uint8_t *> PyMem_Malloc(self.handle_size_max)
         self.levels = <int32_t> len(delays)
         self.opened_queues = [None] * (len(delays) + 1)
         self.added_properties = <uint8_t *> PyMem_Malloc(

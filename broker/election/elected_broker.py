@@ -226,7 +226,7 @@ class ElectedBroker(Lifecycle):
         self._state = state = await self._coordinator.elect(step.seen, step.candidate, ttl_s)
         term = InSyncSet(
             state,
-            patience_s=self.config.ha_max_time_slave_not_catchup / 1000,
+            max_lag_s=self.config.ha_max_time_slave_not_catchup / 1000,
             min_in_sync=self.config.min_in_sync_replicas,
         )
         self._member.begin_term(term, sent_at)

@@ -31,11 +31,11 @@ class InSyncSet:
     """
 
     def __init__(
-        self, state: GroupState, start: int = 0, *, patience_s: float, min_in_sync: int = 1
+        self, state: GroupState, start: int = 0, *, max_lag_s: float, min_in_sync: int = 1
     ) -> None:
         """`state` is the one of the election; `start` is where the term begins in the log.
 
-        A member that has not caught up for `patience_s` seconds leaves the set. With fewer than
+        A member that has not caught up for `max_lag_s` seconds leaves the set. With fewer than
         `min_in_sync` members nothing is acknowledged.
         """
         assert state.master is not None, "a term begins with an election"
@@ -45,7 +45,7 @@ class InSyncSet:
         self.proposed: frozenset[int] | None = None
         """The set that a change without a known outcome would commit."""
         self._start = start
-        self._patience_s = patience_s
+        self._max_lag_s = max_lag_s
         self._min_in_sync = min_in_sync
         self._slaves: dict[int, _Member] = {}
         self._joining: set[int] = set()
@@ -176,11 +176,11 @@ class InSyncSet:
         since = self.lacks_since(member)
         if slave is None or not slave.connected:
             return self._offset(member) < own_end or since is not None
-        if slave.lost or (since is not None and now - since > self._patience_s):
+        if slave.lost or (since is not None and now - since > self._max_lag_s):
             return True
         if slave.offset >= own_end:
             slave.caught_up_at = now
-        return now - slave.caught_up_at > self._patience_s
+        return now - slave.caught_up_at > self._max_lag_s
 
     def propose(self, members: frozenset[int]) -> None:
         """A change to this set is about to be sent.

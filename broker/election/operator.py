@@ -22,7 +22,7 @@ class Operator:
     """Asks one group for a master, and waits for the election.
 
     `by` is the operator, for the audit log; `ttl_s` is the group's haLeaseSeconds. A request that
-    is not carried out in `patience_s` seconds is withdrawn, so that none is carried out later.
+    is not carried out in `timeout_s` seconds is withdrawn, so that none is carried out later.
     (RocketMQ: ReElectMasterSubCommand.)
     """
 
@@ -32,13 +32,13 @@ class Operator:
         by: str,
         *,
         ttl_s: float,
-        patience_s: float,
+        timeout_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._coordinator = coordinator
         self._by = by
         self._ttl_s = ttl_s
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._now = monotonic
 
     async def transfer(self, member: int | None = None) -> Master:
@@ -91,7 +91,7 @@ class Operator:
 
     async def _ask(self, seen: GroupState, request: ElectRequest) -> Master:
         state = await self._coordinator.request_election(seen, request)
-        until = self._now() + self._patience_s
+        until = self._now() + self._timeout_s
         try:
             while (left := until - self._now()) > 0:
                 state = await self._coordinator.changed(state, left)
@@ -100,7 +100,7 @@ class Operator:
         finally:
             await self._withdraw(request)
         raise OperatorError(
-            f"member {request.member} has not become the master in {self._patience_s:g} s: the"
+            f"member {request.member} has not become the master in {self._timeout_s:g} s: the"
             " request is withdrawn. Its log says why"
         )
 

@@ -19,7 +19,7 @@ from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
     FIRST_CAPACITY = 262144
-    ID_ROOM = MESSAGE_ID_MAX + 1    # and a comma
+    ID_SIZE_MAX = MESSAGE_ID_MAX + 1    # and a comma
     SYSTEM_BUSY = 2
 
 cdef struct AnswerBuffer:
@@ -59,12 +59,12 @@ cdef inline bint has_room(const AnswerBuffer *answers, Py_ssize_t wanted) noexce
 
 
 # Bytes that the answer to a send of `body_length` bytes may need, at most.
-cdef inline Py_ssize_t send_answer_room(const AnswerBuffer *answers, int32_t body_length,
-                                        bint batch) noexcept nogil:
-    cdef Py_ssize_t room = SEND_RESPONSE_MAX + ID_ROOM + answers.constants[0].length
+cdef inline Py_ssize_t send_answer_size_max(const AnswerBuffer *answers, int32_t body_length,
+                                            bint batch) noexcept nogil:
+    cdef Py_ssize_t size_max = SEND_RESPONSE_MAX + ID_SIZE_MAX + answers.constants[0].length
     if batch:
-        room += 2 * (body_length // BATCH_ELEMENT_FIXED + 1) * ID_ROOM
-    return room
+        size_max += 2 * (body_length // BATCH_ELEMENT_FIXED + 1) * ID_SIZE_MAX
+    return size_max
 
 
 # The offset ids of the records just appended, joined by commas; returns their length. `log` is
@@ -85,14 +85,14 @@ cdef inline Py_ssize_t put_message_ids(const AnswerBuffer *answers, uint8_t *at,
     return at - start
 
 
-# The answer to a send; `room` is what send_answer_room() says, and more for a recall handle (no
-# length: none), `log` as in put_message_ids().
-cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t room, int32_t serialize_type,
+# The answer to a send; `size_max` is what send_answer_size_max() says, and more for a recall handle
+# (without length: none); `log` as in put_message_ids().
+cdef inline void put_send_answer(AnswerBuffer *answers, Py_ssize_t size_max, int32_t serialize_type,
                                  int32_t opaque, int32_t queue_id, const Appended *appended,
                                  const uint8_t *log, Slice recall_handle) noexcept nogil:
     # The ids are written at the far end of the free space; the encoder moves them into place.
     cdef uint8_t *out = answers.data + answers.used
-    cdef uint8_t *ids = out + room - (<Py_ssize_t> appended.count) * ID_ROOM
+    cdef uint8_t *ids = out + size_max - (<Py_ssize_t> appended.count) * ID_SIZE_MAX
     cdef Py_ssize_t length = put_message_ids(answers, ids, appended, log)
     answers.used += encode_send_response(
         out, serialize_type, opaque, <const char *> ids, <int32_t> length, queue_id,

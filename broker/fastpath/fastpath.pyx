@@ -165,7 +165,7 @@ cdef class FastPath(FrameSink):
         elif stop == STOP_PARK_QUEUE:
             self.delays.open_queue()
         elif stop == STOP_ANSWER_BUFFER:
-            grow_answers(&self.sends.answers, self.sends.wanted_room)
+            grow_answers(&self.sends.answers, self.sends.wanted_bytes)
         else:
             try:
                 with self.log.lock:
@@ -354,7 +354,7 @@ cdef class FastPath(FrameSink):
         if self.log.backend.failure:
             return STOP_PYTHON
         if not has_room(&self.sends.answers, SEND_RESPONSE_MAX):
-            self.sends.wanted_room = SEND_RESPONSE_MAX
+            self.sends.wanted_bytes = SEND_RESPONSE_MAX
             return STOP_ANSWER_BUFFER
         status = self.transactions.end(&self.header, &appended)
         queue = self.transactions.queue

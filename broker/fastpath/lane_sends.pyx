@@ -127,13 +127,13 @@ cdef class LaneSends(LaneSink):
 
     def dismiss(self, bytes remark not None):
         """Answer all waiting pulls with SERVICE_NOT_AVAILABLE, and let no other pull wait."""
-        if self.inbox is not None:
-            self.inbox.post(DISMISS, -1, remark, len(remark), 0, True)
+        if self.mailbox is not None:
+            self.mailbox.post(DISMISS, -1, remark, len(remark), 0, True)
 
     def end_pulls(self):
         """Let the loop answer all waiting pulls now: their senders may not pull any more."""
-        if self.inbox is not None:
-            self.inbox.post(END_PULLS, -1, NULL, 0, 0, True)
+        if self.mailbox is not None:
+            self.mailbox.post(END_PULLS, -1, NULL, 0, 0, True)
 
     def set_store_host(self, bytes host):
         """Set the broker's address in records and message ids, before the first connection."""
@@ -242,7 +242,7 @@ cdef class LaneSends(LaneSink):
             elif stop == STOP_QUEUE_ROOM:
                 self.make_room()
             elif stop == STOP_ANSWER_BUFFER:
-                grow_answers(&self.sends.answers, self.sends.wanted_room)
+                grow_answers(&self.sends.answers, self.sends.wanted_bytes)
             else:
                 with self.path.log.lock:
                     self.path.log.next_segment()
@@ -348,4 +348,4 @@ cdef class LaneSends(LaneSink):
                     (<LaneSends> self.lanes[i]).arrived(queue)
 
     cdef void arrived(self, void *queue) noexcept nogil:
-        self.inbox.post(ARRIVED_IN_LANE, -1, <const uint8_t *> &queue, sizeof(void *), 0, True)
+        self.mailbox.post(ARRIVED_IN_LANE, -1, <const uint8_t *> &queue, sizeof(void *), 0, True)

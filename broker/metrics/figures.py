@@ -112,13 +112,13 @@ class FigureCollector:
 
     def steps(self) -> Generator[None, None, Figures]:
         """The figures now, in steps."""
-        room = self._max_rows()
+        max_rows = self._max_rows()
         topics: dict[str, TopicFigures] = {}
         for name in list(self._topics.table):
             topics[name] = self._topic(name)
             yield
         kept_topics, folded_topics = yield from _folded(
-            list(topics.values()), room // 2, TopicFigures(OTHER)
+            list(topics.values()), max_rows // 2, TopicFigures(OTHER)
         )
         groups: list[GroupFigures] = []
         self._offsets.changes  # noqa: B018 - it takes the commits of other threads
@@ -131,7 +131,7 @@ class FigureCollector:
             yield
         self._times.end_round()
         kept_groups, folded_groups = yield from _folded(
-            groups, room - len(kept_topics), GroupFigures(OTHER, OTHER)
+            groups, max_rows - len(kept_topics), GroupFigures(OTHER, OTHER)
         )
         return Figures(kept_topics, kept_groups, len(topics), folded_topics + folded_groups)
 
@@ -196,14 +196,16 @@ class FigureCollector:
         return row
 
 
-def _folded(rows: list[Row], room: int, other: Row) -> Generator[None, None, tuple[list[Row], int]]:
-    """At most `room` rows, of which the last is the sum of the rest, and the length of that."""
-    if len(rows) <= room:
+def _folded(
+    rows: list[Row], max_rows: int, other: Row
+) -> Generator[None, None, tuple[list[Row], int]]:
+    """At most `max_rows` rows, of which the last is the sum of the rest, and the length of that."""
+    if len(rows) <= max_rows:
         return rows, 0
-    rest = rows[room - 1 :]
+    rest = rows[max_rows - 1 :]
     for row in rest:
         other.absorb(row)
         yield
-    kept = rows[: room - 1]
+    kept = rows[: max_rows - 1]
     kept.append(other)
     return kept, len(rest)

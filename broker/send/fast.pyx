@@ -14,7 +14,7 @@ from congreve.broker.fastpath.answer_buffer cimport (
     has_room,
     put_busy,
     put_send_answer,
-    send_answer_room,
+    send_answer_size_max,
     set_id_host,
 )
 from congreve.broker.fastpath.arrivals cimport note_arrival
@@ -117,11 +117,11 @@ cdef class SendPath:
             return STOP_FULL
         if not self.is_ordinary(frame, fields, send):
             return STOP_PYTHON
-        send.answer_room = send_answer_room(&self.answers, frame.body.length, fields.batch)
+        send.answer_size_max = send_answer_size_max(&self.answers, frame.body.length, fields.batch)
         if send.wish.time.data != NULL:
-            send.answer_room += self.delays.handle_room
-        self.wanted_room = self.prepared.answer_room + send.answer_room
-        if not has_room(&self.answers, self.wanted_room):
+            send.answer_size_max += self.delays.handle_size_max
+        self.wanted_bytes = self.prepared.answer_size_max + send.answer_size_max
+        if not has_room(&self.answers, self.wanted_bytes):
             return STOP_ANSWER_BUFFER
         fill_message(&send.message, fields, frame.body, self.cluster,
                      self.prepared.text + self.prepared.text_used)
@@ -145,7 +145,7 @@ cdef class SendPath:
         ):
             return STOP_ALONE
         self.prepared.count += 1
-        self.prepared.answer_room += send.answer_room
+        self.prepared.answer_size_max += send.answer_size_max
         return STOP_NEXT_FRAME
 
     cdef bint is_ordinary(self, const Frame *frame, const SendHeader *fields,
@@ -301,7 +301,7 @@ cdef class SendPath:
         if send.wish.time.data != NULL:
             recall_handle = self.delays.recall_handle
         put_send_answer(
-            &self.answers, send.answer_room, send.serialize_type, send.opaque, send.queue_id,
+            &self.answers, send.answer_size_max, send.serialize_type, send.opaque, send.queue_id,
             &send.appended, log, recall_handle,
         )
 

@@ -30,7 +30,7 @@ cdef struct PreparedSend:
     int32_t opaque
     bint oneway
     bint refused            # by a quota: it is answered, not appended
-    Py_ssize_t answer_room  # bytes of its answer, at most
+    Py_ssize_t answer_size_max  # bytes of its answer, at most
     Appended appended       # after the append
     void *counts            # the TopicCounts of its topic, then
 
@@ -39,7 +39,7 @@ cdef struct PreparedSends:
     PreparedSend sends[PREPARED_MAX]
     int32_t count
     int32_t appended        # of them
-    Py_ssize_t answer_room  # bytes of all answers, at most
+    Py_ssize_t answer_size_max  # bytes of all answers, at most
     uint8_t *text           # their properties and topics
     Py_ssize_t text_used
 
@@ -53,7 +53,7 @@ cdef inline int allocate_prepared(PreparedSends *prepared) except -1:
 
 cdef inline void clear_prepared(PreparedSends *prepared) noexcept nogil:
     prepared.count = prepared.appended = 0
-    prepared.text_used = prepared.answer_room = 0
+    prepared.text_used = prepared.answer_size_max = 0
 
 
 # Whether no further send may be prepared before these are appended.

@@ -102,7 +102,7 @@ int records_walk(const char *body, size_t size, int64_t first_offset);
 void tls_begin(void);
 void *tls_connect(int fd); /* a session, over a blocking socket */
 ssize_t tls_send(void *session, const char *data, size_t size);
-ssize_t tls_receive(void *session, char *data, size_t room);
+ssize_t tls_receive(void *session, char *data, size_t size);
 
 /* --- program_client.c and program_sink.c --- */
 typedef struct {

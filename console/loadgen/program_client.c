@@ -258,8 +258,8 @@ static void take(client *c, connection *n, const char *frame, size_t size)
 static void receive(client *c, connection *n)
 {
     char *to = n->in + n->in_tail;
-    size_t room = n->in_capacity - n->in_tail;
-    ssize_t got = n->tls ? tls_receive(n->tls, to, room) : recv(n->fd, to, room, MSG_DONTWAIT);
+    size_t size = n->in_capacity - n->in_tail;
+    ssize_t got = n->tls ? tls_receive(n->tls, to, size) : recv(n->fd, to, size, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0)

@@ -67,13 +67,13 @@ ssize_t tls_send(void *session, const char *data, size_t size)
     return result_of(session, ssl_write(session, data, (int)size));
 }
 
-/* All that has arrived, up to `room`. */
-ssize_t tls_receive(void *session, char *data, size_t room)
+/* All that has arrived, up to `size`. */
+ssize_t tls_receive(void *session, char *data, size_t size)
 {
     size_t got = 0;
-    while (got < room) {
+    while (got < size) {
         err_clear_error();
-        ssize_t step = result_of(session, ssl_read(session, data + got, (int)(room - got)));
+        ssize_t step = result_of(session, ssl_read(session, data + got, (int)(size - got)));
         if (step < 0)
             return got ? (ssize_t)got : -1;
         got += (size_t)step;

@@ -134,7 +134,7 @@ def _run(config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Await
             coordinator,
             f"{getpass.getuser()}@{socket.gethostname()}",
             ttl_s=config.ha_lease_seconds,
-            patience_s=timeout_s,
+            timeout_s=timeout_s,
         )
         try:
             master = await ask(operator)

@@ -17,10 +17,10 @@ from congreve.console.tune.picture import check_picture, draw
 from congreve.console.tune.rounds import (
     KIB,
     Rounds,
+    bytes_needed,
     candidates,
     measured,
     measurements,
-    room_needed,
 )
 from congreve.engine.state.tuned import (
     ASYNC,
@@ -80,7 +80,7 @@ def tune(
     """Measure, print a table, and save the choice for a broker with ioBackend=auto (default)."""
     if png is not None:
         check_picture(png)
-    disk = check_usable(str(folder), room_needed())
+    disk = check_usable(str(folder), bytes_needed())
     _compare_with_last(folder)
     found, refusals = _measure(str(folder), rounds, seconds)
     chosen = recommend(found, machine_of(str(folder)))

@@ -77,7 +77,7 @@ def _summary(step: Step, samples: list[Sample]) -> MeasuredStep:
     )
 
 
-def room_needed(backends: int = 3) -> int:
+def bytes_needed(backends: int = 3) -> int:
     """The most bytes that a round has on disk."""
     return (backends * (len(SYNC_STEPS) + len(ASYNC_STEPS)) + 1) * measure.MEASURE_BYTES
 

@@ -55,7 +55,7 @@ cdef class LogScanner:
     cdef bint torn_behind_the_body(self) noexcept nogil
     cdef void step(self) noexcept nogil
     cdef int64_t tags_code(self) noexcept nogil
-    cdef bint meet_queue(self) except -1
+    cdef bint learn_queue(self) except -1
     cdef note_arrival(self)
     cdef settle(self)
     cdef bint append(self, ConsumeQueue queue, int64_t tags_code) except -1

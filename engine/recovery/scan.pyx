@@ -121,7 +121,7 @@ cdef class LogScanner:
     cdef bint resume(self, Stop stop) except -1 with gil:
         """Do what the current record's queue needs; False for an invalid topic or queue."""
         if stop == STOP_QUEUE_UNKNOWN:
-            return self.meet_queue()
+            return self.learn_queue()
         if stop == STOP_QUEUE_ASKS:
             self.settle()
         else:
@@ -186,7 +186,7 @@ cdef class LogScanner:
     cdef inline int64_t tags_code(self) noexcept nogil:
         return record.tags_code(self.view.properties, self.view.properties_length)
 
-    cdef bint meet_queue(self) except -1:
+    cdef bint learn_queue(self) except -1:
         # False for an invalid queue: then the header is damaged, which no CRC covers.
         cdef bytes topic = self.view.topic[:self.view.topic_length]
         cdef object queue

@@ -167,14 +167,14 @@ cdef class ResendEncoder:
         """
         cdef tuple parts = tuple(bodies)
         cdef list ends = list(wanted)
-        cdef int64_t room = 1
+        cdef int64_t capacity = 1
         cdef bytes part
         cdef Py_ssize_t i
         cdef ListedRecord *listed
         cdef OffsetRange *ranges
         for part in parts:
-            room += len(part) // layout.RECORD_FIXED
-        listed = <ListedRecord *> malloc(room * sizeof(ListedRecord))
+            capacity += len(part) // layout.RECORD_FIXED
+        listed = <ListedRecord *> malloc(capacity * sizeof(ListedRecord))
         ranges = <OffsetRange *> malloc((len(ends) + 1) * sizeof(OffsetRange))
         try:
             if listed == NULL or ranges == NULL:

@@ -93,7 +93,7 @@ cdef class ConnectionTable:
     cdef int detach(self, LaneConnection *connection) noexcept nogil
     # Reads into `data`. Returns the number of bytes, 0 at the end, or the negative errno.
     cdef int64_t receive(self, LaneConnection *connection, uint8_t *data,
-                         int64_t room) noexcept nogil
+                         int64_t size) noexcept nogil
     # Writes what the socket accepts now. Returns the number of bytes, or the negative errno.
     cdef int64_t transmit(self, LaneConnection *connection, const uint8_t *data,
                           int64_t length) noexcept nogil
@@ -101,9 +101,9 @@ cdef class ConnectionTable:
     cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
                     int64_t length) noexcept nogil
     # Prepares to read the rest of a frame: returns the buffer that begins with the kept bytes, and
-    # sets `room`. The buffer is `input`, which has `room` bytes, or the stash.
+    # sets `size`. The buffer is `input`, which has `size` bytes, or the stash.
     cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
-                          int64_t *room) noexcept nogil
+                          int64_t *size) noexcept nogil
     # Sends bytes, and keeps those that the socket does not accept now. Returns 0 or the errno.
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil

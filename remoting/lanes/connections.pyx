@@ -157,11 +157,11 @@ cdef class ConnectionTable:
         return fd
 
     cdef int64_t receive(self, LaneConnection *connection, uint8_t *data,
-                         int64_t room) noexcept nogil:
+                         int64_t size) noexcept nogil:
         cdef Py_ssize_t got
         if connection.session != NULL:
-            return self.tls.receive(connection.session, data, room, &connection.again)
-        got = sockets.recv(connection.fd, data, room, 0)
+            return self.tls.receive(connection.session, data, size, &connection.again)
+        got = sockets.recv(connection.fd, data, size, 0)
         return got if got >= 0 else -errno
 
     cdef int64_t transmit(self, LaneConnection *connection, const uint8_t *data,
@@ -220,10 +220,10 @@ cdef class ConnectionTable:
         return fits
 
     cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
-                          int64_t *room) noexcept nogil:
+                          int64_t *size) noexcept nogil:
         cdef ByteBuffer *stash = &connection.stash
         if stash.used > COPIED_MAX:
-            room[0] = stash.size
+            size[0] = stash.size
             return stash.data
         if stash.used:
             memcpy(input, stash.data, stash.used)

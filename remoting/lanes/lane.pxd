@@ -10,7 +10,7 @@ cdef enum:
 
 cdef class LaneSink:
     cdef int event_fd           # an eventfd that the sink reads, or -1
-    cdef Mailbox inbox          # the lane's, which sets it; the sink handles kinds from TO_SINK
+    cdef Mailbox mailbox        # the lane's, which sets it; the sink handles kinds from TO_SINK
     # Takes whole frames from a connection's bytes, in the lane's thread. Returns the number of
     # bytes taken, or UNFRAMEABLE. It answers with lane.put(), or gives a frame to the loop with
     # lane.pass_frame(); if that returns False it stops before this frame.

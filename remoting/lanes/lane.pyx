@@ -89,7 +89,7 @@ cdef class Lane:
         self.poll_ns = <int64_t> (poll_s * 1e9)
         self.unfinished_max = unfinished_max
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
-        self.to_lane = sink.inbox = Mailbox(entries_max, entry_bytes_max)
+        self.to_lane = sink.mailbox = Mailbox(entries_max, entry_bytes_max)
         self.table = ConnectionTable(tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s)
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
@@ -210,12 +210,12 @@ cdef class Lane:
     # Reading.
 
     cdef void read(self, LaneConnection *connection) noexcept nogil:
-        cdef int64_t got, before = connection.stash.used, room = INPUT_SIZE
+        cdef int64_t got, before = connection.stash.used, size = INPUT_SIZE
         cdef uint8_t *data
         if connection.undecided and not self.decide(connection):
             return
-        data = self.table.unstash(connection, self.input, &room)
-        got = self.table.receive(connection, data + before, room - before)
+        data = self.table.unstash(connection, self.input, &size)
+        got = self.table.receive(connection, data + before, size - before)
         if got <= 0:
             if got != -EAGAIN and got != -EINTR:
                 self.close(connection, <int32_t> -got)

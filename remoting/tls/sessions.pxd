@@ -43,10 +43,10 @@ cdef class TlsSessions:
     cdef void end(self, void *session, bint clean) noexcept nogil
     # Whether the handshake is complete.
     cdef bint is_ready(self, void *session) noexcept nogil
-    # Decrypts up to `room` bytes into `data`; the first calls do the handshake. Returns the number
+    # Decrypts up to `size` bytes into `data`; the first calls do the handshake. Returns the number
     # of bytes, 0 at the end of the connection, or the negative errno. It sets `again` when the
     # caller has to call it again once the socket is writable, without new bytes from the peer.
-    cdef int64_t receive(self, void *session, uint8_t *data, int64_t room,
+    cdef int64_t receive(self, void *session, uint8_t *data, int64_t size,
                          bint *again) noexcept nogil
     # Encrypts and sends bytes; returns how many, or the negative errno. After -EAGAIN the next call
     # has to begin with the same bytes.

@@ -88,16 +88,16 @@ cdef class TlsSessions:
     cdef bint is_ready(self, void *session) noexcept nogil:
         return self.ssl_is_init_finished(session) == 1
 
-    cdef int64_t receive(self, void *session, uint8_t *data, int64_t room,
+    cdef int64_t receive(self, void *session, uint8_t *data, int64_t size,
                          bint *again) noexcept nogil:
         cdef int64_t got = 0
         cdef int64_t error
         cdef int step
         again[0] = False
-        while got < room:
+        while got < size:
             self.err_clear_error()
             errno_of_thread()[0] = 0
-            step = self.ssl_read(session, data + got, <int> min(room - got, <int64_t> PIECE_MAX))
+            step = self.ssl_read(session, data + got, <int> min(size - got, <int64_t> PIECE_MAX))
             if step > 0:
                 got += step
                 continue

@@ -26,9 +26,9 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    HEADER_ROOM = 256       # every byte of a JSON header but ext fields and remark
-    FIELD_ROOM = 6          # quotes, colon, comma
-    ESCAPE_ROOM = 6         # the longest escape of one byte
+    HEADER_SIZE_MAX = 256       # every byte of a JSON header but ext fields and remark
+    FIELD_SIZE_MAX = 6          # quotes, colon, comma
+    ESCAPE_SIZE_MAX = 6         # the longest escape of one byte
     STACK_SCRATCH = 4096    # bytes of a header that are unescaped without an allocation
 
 cdef const char *HEX = b"0123456789abcdef"
@@ -76,21 +76,21 @@ cdef inline uint8_t *put_text(uint8_t *out, str text) except NULL:
     return put_string(out, <const uint8_t *> data, length)
 
 
-cdef Py_ssize_t room_of(dict fields, str remark) except -1:
+cdef Py_ssize_t size_limit(dict fields, str remark) except -1:
     """Bytes that the header may take, at most."""
-    cdef Py_ssize_t room = HEADER_ROOM
+    cdef Py_ssize_t limit = HEADER_SIZE_MAX
     cdef Py_ssize_t length
     cdef str name
     cdef str value
     for name, value in fields.items():
         PyUnicode_AsUTF8AndSize(name, &length)
-        room += FIELD_ROOM + ESCAPE_ROOM * length
+        limit += FIELD_SIZE_MAX + ESCAPE_SIZE_MAX * length
         PyUnicode_AsUTF8AndSize(value, &length)
-        room += ESCAPE_ROOM * length
+        limit += ESCAPE_SIZE_MAX * length
     if remark is not None:
         PyUnicode_AsUTF8AndSize(remark, &length)
-        room += ESCAPE_ROOM * length
-    return room
+        limit += ESCAPE_SIZE_MAX * length
+    return limit
 
 
 cdef uint8_t *put_fields(uint8_t *out, dict fields) except NULL:
@@ -138,8 +138,8 @@ def encode_json(int32_t code, str language not None, int32_t version, int32_t op
     Returns None if it would be longer than a frame may be. Raises TypeError if a field is no
     text.
     """
-    cdef Py_ssize_t room = room_of(fields, remark)
-    cdef uint8_t *start = <uint8_t *> PyMem_Malloc(room)
+    cdef Py_ssize_t limit = size_limit(fields, remark)
+    cdef uint8_t *start = <uint8_t *> PyMem_Malloc(limit)
     cdef uint8_t *out
     if start == NULL:
         raise MemoryError()
@@ -192,13 +192,13 @@ def decode(const uint8_t[::1] data not None):
     cdef Frame frame
     cdef Header header
     cdef Scratch scratch
-    cdef uint8_t[STACK_SCRATCH] room
+    cdef uint8_t[STACK_SCRATCH] on_stack
     cdef Py_ssize_t size = len(data)
     if size == 0 or next_frame(&data[0], size, &frame) != FRAME_WHOLE or frame.size != size:
         return None
     scratch.used = 0
     scratch.capacity = frame.header.length
-    scratch.data = room
+    scratch.data = on_stack
     if scratch.capacity > STACK_SCRATCH:
         scratch.data = <uint8_t *> PyMem_Malloc(scratch.capacity)
         if scratch.data == NULL:
@@ -208,5 +208,5 @@ def decode(const uint8_t[::1] data not None):
             return None
         return head_of(&frame, &header)
     finally:
-        if scratch.data != room:
+        if scratch.data != on_stack:
             PyMem_Free(scratch.data)

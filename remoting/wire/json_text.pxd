@@ -57,30 +57,30 @@ cdef inline const uint8_t *skip_sign(const uint8_t *at, const uint8_t *end,
 
 cdef inline const uint8_t *utf8_character(const uint8_t *at, const uint8_t *end) noexcept nogil:
     """Skip a character of two to four bytes: shortest form, no surrogate, at most U+10FFFF."""
-    cdef Py_ssize_t room = end - at
+    cdef Py_ssize_t left = end - at
     cdef uint8_t first = at[0]
     cdef uint8_t low = 0x80
     cdef uint8_t high = 0xBF
-    cdef Py_ssize_t more
+    cdef Py_ssize_t following
     cdef Py_ssize_t i
     if 0xC2 <= first <= 0xDF:
-        more = 1
+        following = 1
     elif 0xE0 <= first <= 0xEF:
-        more = 2
+        following = 2
         low = 0xA0 if first == 0xE0 else 0x80
         high = 0x9F if first == 0xED else 0xBF
     elif 0xF0 <= first <= 0xF4:
-        more = 3
+        following = 3
         low = 0x90 if first == 0xF0 else 0x80
         high = 0x8F if first == 0xF4 else 0xBF
     else:
         return NULL
-    if room <= more or not low <= at[1] <= high:
+    if left <= following or not low <= at[1] <= high:
         return NULL
-    for i in range(2, more + 1):
+    for i in range(2, following + 1):
         if at[i] & 0xC0 != 0x80:
             return NULL
-    return at + more + 1
+    return at + following + 1
 
 
 cdef inline bint is_utf8(const uint8_t *at, Py_ssize_t length) noexcept nogil:

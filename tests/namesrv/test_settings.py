@@ -134,6 +134,7 @@ async def test_settings_are_shown_and_changed() -> None:
         assert "orderMessageEnable=false" in lines
         assert "productEnvName=lab" in lines
         assert f"listenPort={server.port}" in lines
+        assert not any(line.startswith("bindAddress") for line in lines)
         answer = await peer.call(318, body=b"productEnvName=x\norderMessageEnable=maybe")
         assert answer.code == 1
         assert "maybe" in (answer.remark or "")

@@ -26,7 +26,7 @@ from congreve.broker.election.member import (
 )
 from congreve.engine.state.epochs import Epochs
 
-TTL_S, MARGIN_S, PATIENCE_S = 3.0, 0.5, 2.0
+TTL_S, MARGIN_S, MAX_LAG_S = 3.0, 0.5, 2.0
 
 
 @dataclass
@@ -187,7 +187,7 @@ class Group:
                 return
             start = len(node.log)
             node.epochs = node.epochs.cut(start).begun(step.candidate.epoch, start)
-            term = InSyncSet(outcome, start, patience_s=PATIENCE_S, min_in_sync=self.min_in_sync)
+            term = InSyncSet(outcome, start, max_lag_s=MAX_LAG_S, min_in_sync=self.min_in_sync)
             node.member.begin_term(term, sent_at)
             node.decided = 0
             self.terms += 1

@@ -221,7 +221,7 @@ async def test_a_request_that_cannot_be_carried_out_is_refused_or_withdrawn(etcd
         EtcdCoordinator([etcd.url], "test", "requests", timeout_s=30),
         "root@host",
         ttl_s=0.1,
-        patience_s=0.2,
+        timeout_s=0.2,
     )
     with pytest.raises(OperatorError, match="no master"):
         await operator.transfer()

@@ -33,7 +33,7 @@ MASTER = Master(1, 4, "m:1", "m:2")
 
 
 def term(*members: int) -> InSyncSet:
-    return InSyncSet(GroupState(MASTER, 4, frozenset(members), (1,)), patience_s=10)
+    return InSyncSet(GroupState(MASTER, 4, frozenset(members), (1,)), max_lag_s=10)
 
 
 def test_6662_an_isolated_master_with_one_slave_acknowledges_no_message() -> None:

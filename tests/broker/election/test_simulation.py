@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from .simulation import PATIENCE_S, TTL_S, Group, Node
+from .simulation import MAX_LAG_S, TTL_S, Group, Node
 
 WALKS, STEPS = 200, 1_000
 
@@ -258,7 +258,7 @@ def test_only_an_operator_makes_a_member_master_that_lacks_messages() -> None:
     group.run_without_failures()
     group.crash(behind)
     group.produce(ahead)
-    group.time += PATIENCE_S
+    group.time += MAX_LAG_S
     group.renew(ahead, answered=True)
     group.change_set(ahead)
     group.carry_out(0, answered=True)

@@ -14,7 +14,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 SCREENSHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 OPTIONS = (
     "--headless",
     "--no-sandbox",
@@ -43,7 +43,7 @@ def chromium() -> Iterator[Chrome]:
             options.add_argument(argument)
         browser = Chrome(options=options, service=Service(driver))
         try:
-            browser.set_page_load_timeout(PATIENCE_S)
+            browser.set_page_load_timeout(TIMEOUT_S)
             yield browser
         finally:
             browser.quit()
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Chrome]:
 
 def wait(browser: Chrome) -> WebDriverWait[Chrome]:
     """Wait for a condition, long enough for a busy machine."""
-    return WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05)
+    return WebDriverWait(browser, TIMEOUT_S, poll_frequency=0.05)
 
 
 def keep(browser: Chrome, name: str) -> None:

@@ -16,7 +16,7 @@ from congreve.client import Message, SyncProducer
 from congreve.console.web.options import Options
 from congreve.console.web.site import Site
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 QUEUES = 2
 ADMIN, ADMIN_SECRET = "administrator", "a-secret-of-the-administrator"
 READER, READER_SECRET = "orders-reader", "a-secret-of-the-reader"
@@ -61,7 +61,7 @@ class Console:
     def eventually(self, path: str, wanted: str | Callable[[str], object]) -> str:
         """The page once it has this text; figures are read in the background."""
         is_there = wanted if callable(wanted) else lambda text: wanted in text
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_there(text := self.page(path)):
             assert time.monotonic() < deadline, f"{path} does not show it:\n{text[-3000:]}"
             time.sleep(0.05)

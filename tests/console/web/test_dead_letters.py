@@ -12,7 +12,7 @@ import pytest
 
 import congreve
 from congreve.client import ConsumeFrom, ConsumerSettings, Message
-from tests.console.web.conftest import MARKUP, PATIENCE_S, Console
+from tests.console.web.conftest import MARKUP, TIMEOUT_S, Console
 
 GROUP = "post"
 BODIES = {f"letter-{number}" for number in range(3)} | {MARKUP}
@@ -39,7 +39,7 @@ def letters(console: Console, node: congreve.Node) -> Iterator[Console]:
         consume_from=ConsumeFrom.FIRST_OFFSET,
         settings=ConsumerSettings(max_reconsume_times=0),
     ):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         page = f"/dead-letters/{GROUP}"
         while len(boxes(console.http.get(page).text)) < len(BODIES):
             assert time.monotonic() < deadline

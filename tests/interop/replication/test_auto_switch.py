@@ -111,7 +111,7 @@ async def leading(
     """Our master; yields its fence and the HA port's address."""
     epochs.save(epochs.epochs.begun(epoch, store.log.max_offset))
     master = Master(OURS, epoch, "broker:2", "ha:2")
-    term = InSyncSet(GroupState(master, epoch, frozenset({OURS}), (1,)), patience_s=30)
+    term = InSyncSet(GroupState(master, epoch, frozenset({OURS}), (1,)), max_lag_s=30)
     lease = MasterLease(1000, 1)
     lease.renewed(lease.now())
     confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)

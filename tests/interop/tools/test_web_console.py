@@ -17,7 +17,7 @@ from congreve.console.web.options import Options
 from congreve.console.web.site import Site
 
 KINDS = ("java",)
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 COUNT = 10
 
 
@@ -44,7 +44,7 @@ class Pages:
 
     def eventually(self, path: str, wanted: Callable[[str], object]) -> str:
         """The page once it is as wanted."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._http.get(path)
             if answer.status_code == 200 and wanted(answer.text):
