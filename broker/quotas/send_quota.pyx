@@ -60,7 +60,7 @@ cdef class SendQuota:
         judged.body = body.data
         judged.messages = member_count(body.data, body.length) if send.batch else 1
         payers = charged_to(self.table, header, send.topic, send.producer_group,
-                         sender.address, sender.length)
+                            sender.address, sender.length)
         judged.refused = 0 != self.table.take(
             &payers, SENDS, judged.messages, body.length, self.now_ns
         )
@@ -73,7 +73,7 @@ cdef class SendQuota:
         if has_quotas(self.table):
             topic.data, topic.length = NULL, 0
             payers = charged_to(self.table, header, topic, field_of(header, b"producerGroup", 13),
-                             sender.address, sender.length)
+                                sender.address, sender.length)
             self.limited |= 0 != self.table.charge(&payers, SENDS, 1, 0, self.now_ns)
 
     cdef void cancel_charge(self, const Header *header, const SendHeader *send, Slice body,
@@ -82,6 +82,6 @@ cdef class SendQuota:
         cdef JudgedSend *judged = self.find(body)
         if judged != NULL and not judged.refused:
             payers = charged_to(self.table, header, send.topic, send.producer_group,
-                             sender.address, sender.length)
+                                sender.address, sender.length)
             self.table.give_back(&payers, SENDS, judged.messages, body.length, self.now_ns)
             judged.body = NULL
