@@ -118,8 +118,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     # Congreve: log a callback that blocks the event loop for longer; 0: off
     # (remoting/transport/watchdog.py).
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
-    # Ours, instead of JVM properties of the same meaning; see broker/tls.py. Passwords of keys are
-    # in the file only.
+    # Congreve, instead of JVM properties of the same meaning; see broker/tls.py. Passwords of keys
+    # are in the file only.
     tls_config_file: Annotated[str, Show.NEVER] = DEFAULT_FILE
     tls_server_mode: str = ""
     tls_server_cert_path: Annotated[str, Show.NEVER] = ""
@@ -238,7 +238,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     default_account_quota: Annotated[str, Change.NOW] = ""
     default_address_quota: Annotated[str, Change.NOW] = ""
 
-    # Ours, for all connections together: see remoting/transport/guard.py.
+    # Congreve, for all connections together: see remoting/transport/guard.py.
     # 0: as many as the limit of open files allows.
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
     max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-LATEST_MS = (1 << 63) - 1
+from congreve.settings import LONG_MAX
 
 
 class Time(click.ParamType[int]):
@@ -21,7 +21,7 @@ class Time(click.ParamType[int]):
     ) -> int:
         """The time in ms since 1970."""
         text = str(value)
-        if text.isdecimal() and int(text) <= LATEST_MS:
+        if text.isdecimal() and int(text) <= LONG_MAX:
             return int(text)
         try:
             return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -177,7 +177,6 @@ LAST_MS = 2**63 // 1000 - 1
 """The last time that a column of microseconds can have; clients send 2**63 - 1 ms for no end."""
 KEYED = ("keys", "msgId", "storeTimestamp")
 
-
 Placed = tuple[int, bytes]
 """A record and its physical offset in the log that had it."""
 
@@ -189,23 +188,28 @@ class _Newest:
         self._max_count, self._max_bytes = max_count, max_bytes
         self.records: list[Placed] = []
         """The newest first."""
-        self.is_full = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a record that is older than all of these is not one of the newest."""
+        return self._is_enough(len(self.records), sum(len(record) for _, record in self.records))
 
     def add(self, found: Iterator[Placed]) -> None:
         """Add records, which come newest first; it takes as many as there can be."""
-        added: list[Placed] = []
+        added = list(self._until_full(found))
+        newest_first = sorted([*self.records, *added], reverse=True)
+        self.records = list(self._until_full(newest_first))
+
+    def _until_full(self, records: Iterable[Placed]) -> Iterator[Placed]:
         nbytes = 0
-        for placed in found:
-            if len(added) >= self._max_count or nbytes >= self._max_bytes:
-                break
-            added.append(placed)
+        for number, placed in enumerate(records, 1):
+            yield placed
             nbytes += len(placed[1])
-        self.records, nbytes = sorted([*self.records, *added], reverse=True), 0
-        for number, (_, record) in enumerate(self.records, 1):
-            nbytes += len(record)
-            if number >= self._max_count or nbytes >= self._max_bytes:
-                del self.records[number:]
-                self.is_full = True
+            if self._is_enough(number, nbytes):
+                return
+
+    def _is_enough(self, count: int, nbytes: int) -> bool:
+        return count >= self._max_count or nbytes >= self._max_bytes
 
 
 def _with_key(

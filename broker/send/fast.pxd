@@ -37,7 +37,7 @@ cdef class SendPath:
     cdef PreparedSends prepared
     cdef AnswerBuffer answers
     cdef Arrivals arrivals
-    cdef Py_ssize_t wanted_bytes         # bytes of answers, after STOP_ANSWER_BUFFER
+    cdef Py_ssize_t wanted_bytes        # bytes of answers, after STOP_ANSWER_BUFFER
     cdef int64_t now_ms                 # all records of one hold of the lock have this time
     cdef int64_t appended_end
     cdef Answered answered              # what the answers are about
