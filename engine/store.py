@@ -24,6 +24,7 @@ from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
+from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.store_folder import StoreFolder
 from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.backend import Backend
@@ -88,6 +89,8 @@ class MessageStore(ReadableStore):
         self.health = Health(self.backend)
         index = KeyIndex(config, log, self.health, files) if config.message_index_enable else None
         self.recovery: RecoveryReport | None = None
+        self.identity = ""
+        """The store's id, from start() on: 32 hexadecimal digits."""
         self.cold_reads = ColdReads(log)
         self._disk_use = disk_use
         self._folder = StoreFolder(config, files)
@@ -151,6 +154,7 @@ class MessageStore(ReadableStore):
     def _load(self, cut_at: int | None) -> None:
         clean = self._folder.clean and cut_at is None
         self._folder.acquire_log(self.queues)
+        self.identity = IdentityFile(self.config.own_dir, files=self.files).load_or_make()
         self.log.load()
         known = self._checkpointer.load()
         if known is None:
