@@ -20,9 +20,9 @@ PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())[
 SOURCES = (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".java", ".go", ".sh")
 TEXTS = (*SOURCES, ".md", ".toml", ".cfg", ".xml", ".json", ".yml", ".yaml")
 FOLDERS = sorted({*PACKAGES.values(), "bench", "docs", "examples", "tests"})
-MODULE_LINES = 400
+MODULE_LINES = 600
 FUNCTION_LINES = 70
-FOLDER_FILES = 25
+FOLDER_MODULES = 25
 COLUMNS = 100
 MAY_PRINT = ("console", "bench", "examples", "tests")
 
@@ -59,10 +59,11 @@ def test_no_module_is_too_long_to_read() -> None:
     assert not wrong, wrong
 
 
-def test_no_source_folder_has_too_many_files() -> None:
-    sizes = Counter(path.parent for path in files(SOURCES))
+def test_no_source_folder_has_too_many_modules() -> None:
+    modules = {path.with_suffix("") for path in files(SOURCES)}
+    sizes = Counter(module.parent for module in modules)
     assert len(sizes) > 50
-    wrong = [f"{named(folder)}: {size}" for folder, size in sizes.items() if size > FOLDER_FILES]
+    wrong = [f"{named(folder)}: {size}" for folder, size in sizes.items() if size > FOLDER_MODULES]
     assert not wrong, wrong
 
 
