@@ -99,7 +99,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
         ReplyMessageProcessor(
             config=config,
             metadata=metadata,
-            producers=managers.members.producers,
+            clients=managers.members.ids,
             store=store,
             group_commit=paths.group_commit,
             clock=managers.clock,

@@ -63,6 +63,7 @@ class ClientAdminProcessor:
     ) -> None:
         self._config = config
         self._topics = metadata.topics
+        self._members = members
         self._consumers = members.consumers
         self._producers = members.producers
         self._offsets = metadata.offsets
@@ -174,7 +175,7 @@ class ClientAdminProcessor:
         body: bytes,
     ) -> RemotingCommand:
         """Send a tool's request to a client, and return its answer."""
-        client = self._consumers.find_client(group, client_id)
+        client = self._members.find_consumer(group, client_id)
         if client is None:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"

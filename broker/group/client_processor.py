@@ -28,7 +28,6 @@ from congreve.remoting.messages.headers import (
     GetRouteInfoRequestHeader,
     UnregisterClientRequestHeader,
 )
-from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
@@ -63,6 +62,7 @@ class ClientManageProcessor:
         self._config = config
         self._topics = metadata.topics
         self._groups = metadata.groups
+        self._members = members
         self._consumers = members.consumers
         self._producers = members.producers
         self._filters = metadata.filters
@@ -117,8 +117,10 @@ class ClientManageProcessor:
             data.client_id,
             request.language.name,
             request.version,
-            access_key=request.ext_fields.get(ACCESS_KEY),
+            access_key=self._members.account_of(request),
         )
+        if not connection.closed:
+            self._members.ids.hear(client)
         full: list[TableFullError] = []
         for consumer in data.consumer_data_set:
             try:

@@ -50,6 +50,7 @@ class ConsumerManageProcessor:
         self._topics = metadata.topics
         self._consumers = members.consumers
         self._offsets = metadata.offsets
+        self._members = members
         self._locks = members.locks
         self._store = store
         self._memory = memory
@@ -155,11 +156,11 @@ class ConsumerManageProcessor:
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _lock(self, request: RemotingCommand) -> Generator[None, None, bytes]:
-        body = _lock_body(request)
+        body, account = _lock_body(request), self._members.account_of(request)
         yield
         held: list[MessageQueue] = []
         for queues in _batches(body.mq_set):
-            held += self._locks.lock(body.consumer_group, queues, body.client_id)
+            held += self._locks.lock(body.consumer_group, queues, body.client_id, account)
             yield
         return (yield from LockBatchResponseBody(lock_ok_mq_set=held).encode_steps())
 
@@ -169,10 +170,10 @@ class ConsumerManageProcessor:
         return request.reply(ResponseCode.SUCCESS)
 
     def _unlock(self, request: RemotingCommand) -> Generator[None, None, None]:
-        body = _lock_body(request)
+        body, account = _lock_body(request), self._members.account_of(request)
         yield
         for queues in _batches(body.mq_set):
-            self._locks.unlock(body.consumer_group, queues, body.client_id)
+            self._locks.unlock(body.consumer_group, queues, body.client_id, account)
             yield
 
 

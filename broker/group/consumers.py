@@ -37,10 +37,6 @@ class ConsumerGroup(msgspec.Struct):
         """The client ids of the members."""
         return [client.client_id for client in self.channels.values()]
 
-    def find_client(self, client_id: str) -> ClientChannel | None:
-        """The member with this client id, None when there is none."""
-        return next((c for c in self.channels.values() if c.client_id == client_id), None)
-
     def newest_subscriptions(self, wanted: list[SubscriptionData]) -> dict[str, SubscriptionData]:
         """The subscriptions of a heartbeat, each in the newest version that is known."""
         newest: dict[str, SubscriptionData] = {}
@@ -192,11 +188,6 @@ class ConsumerManager:
         """The subscription of an online group for a topic, None without one."""
         online = self.groups.get(group)
         return None if online is None else online.subscriptions.get(topic)
-
-    def find_client(self, group: str, client_id: str) -> ClientChannel | None:
-        """The member of a group with this client id, None when there is none."""
-        online = self.groups.get(group)
-        return None if online is None else online.find_client(client_id)
 
     def groups_of(self, topic: str) -> list[str]:
         """Online groups that subscribe to `topic` (queryTopicConsumeByWho)."""

@@ -17,8 +17,13 @@ _AT_ONCE = 1_000  # locks that end in one step
 Freed = Callable[[str, set[str]], None]
 
 
-class _Lock(NamedTuple):
+class _Holder(NamedTuple):
     client_id: str
+    access_key: str | None
+
+
+class _Lock(NamedTuple):
+    holder: _Holder
     renewed_at: float
 
 
@@ -41,17 +46,27 @@ class RebalanceLockManager:
         self._lease_s = lease_ms / 1000
         self._freed = freed
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
-        self._refused: dict[str, dict[MessageQueue, dict[str, float]]] = {}  # client -> time
+        self._refused: dict[str, dict[MessageQueue, dict[_Holder, float]]] = {}  # -> time
 
-    def lock(self, group: str, queues: Iterable[MessageQueue], client: str) -> list[MessageQueue]:
-        """Lock free queues, renew the client's locks, and return the queues that it holds."""
+    def lock(
+        self,
+        group: str,
+        queues: Iterable[MessageQueue],
+        client_id: str,
+        access_key: str | None = None,
+    ) -> list[MessageQueue]:
+        """Lock free queues, renew the client's locks, and return the queues that it holds.
+
+        A client of another account (`access_key`) is another client, whatever its id.
+        """
+        client = _Holder(client_id, access_key)
         now = self._monotonic()
         locks = self._groups.setdefault(group, {})
         refused = self._refused.setdefault(group, {})
         held = []
         for queue in queues:
             current = locks.get(queue)
-            if current is None or current.client_id == client or self._expired(current, now):
+            if current is None or current.holder == client or self._expired(current, now):
                 locks[queue] = _Lock(client, now)
                 held.append(queue)
                 refused.get(queue, {}).pop(client, None)
@@ -59,10 +74,17 @@ class RebalanceLockManager:
                 refused.setdefault(queue, {})[client] = now
         return held
 
-    def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
+    def unlock(
+        self,
+        group: str,
+        queues: Iterable[MessageQueue],
+        client_id: str,
+        access_key: str | None = None,
+    ) -> None:
         """Release those of `queues` that the caller holds."""
+        client = _Holder(client_id, access_key)
         locks = self._groups.get(group, {})
-        mine = [q for q in queues if q in locks and locks[q].client_id == client_id]
+        mine = [q for q in queues if q in locks and locks[q].holder == client]
         self._end(group, mine)
 
     def expiry_steps(self) -> Generator[None, None, None]:
@@ -90,7 +112,7 @@ class RebalanceLockManager:
 
     def _end(self, group: str, queues: Iterable[MessageQueue]) -> None:
         locks, refused = self._groups.get(group, {}), self._refused.get(group, {})
-        waiting: set[str] = set()
+        waiting: set[_Holder] = set()
         for queue in queues:
             locks.pop(queue, None)
             waiting |= refused.pop(queue, {}).keys()
@@ -98,7 +120,7 @@ class RebalanceLockManager:
             self._groups.pop(group, None)
             self._refused.pop(group, None)
         if waiting:
-            self._freed(group, waiting)
+            self._freed(group, {client.client_id for client in waiting})
 
     def _expired(self, lock: _Lock, now: float) -> bool:
         return now - lock.renewed_at > self._lease_s

@@ -8,13 +8,16 @@ from collections.abc import Callable, Generator
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
-from congreve.broker.group.clients import CHANNEL_EXPIRED_S
+from congreve.broker.group.client_ids import ClientIds
+from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.locks import RebalanceLockManager
 from congreve.broker.group.notifier import GroupNotifier
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.clock import Clock
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.pieces import Pieces
 
@@ -24,7 +27,7 @@ Steps = Generator[None, None, None]
 
 
 class Members:
-    """Consumers, producers and locks of queues; members are notified when their group changes."""
+    """Consumers, producers, client ids and locks; members are notified when their group changes."""
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class Members:
             config, self._group_changed, metadata.filters.unregister, monotonic
         )
         self.producers = ProducerManager(config, clock, monotonic)
+        self.ids = ClientIds(monotonic)
         self.locks = RebalanceLockManager(
             config.rebalance_lock_max_live_time, self._queues_freed, monotonic
         )
@@ -69,17 +73,31 @@ class Members:
             connection, closing = self._closed.popleft()
             members = self.consumers.closing_steps(connection)
             producers = self.producers.closing_steps(connection)
-            for steps in (members, producers, *closing):
+            ids = self.ids.closing_steps(connection)
+            for steps in (members, producers, ids, *closing):
                 try:
                     yield from steps
                 except Exception:
                     logger.exception("cleaning up after %s:%d failed", *connection.peer)
             yield
 
+    def account_of(self, request: RemotingCommand) -> str | None:
+        """The access key of the account that a checked request is of; None without accounts."""
+        return request.ext_fields.get(ACCESS_KEY) if self._config.acl_enable else None
+
+    def find_consumer(self, group: str, client_id: str) -> ClientChannel | None:
+        """The member of a group that has this client id, None when there is none."""
+        online = self.consumers.groups.get(group)
+        channels = () if online is None else online.channels.values()
+        return next(
+            (c for c in channels if c.client_id == client_id and self.ids.belongs_to(c)), None
+        )
+
     async def close_silent(self) -> None:
         """Close connections whose client has sent no heartbeat for too long."""
         silent = await self._pieces.run(self.consumers.expired_steps(CHANNEL_EXPIRED_S))
         silent |= await self._pieces.run(self.producers.expired_steps(CHANNEL_EXPIRED_S))
+        await self._pieces.run(self.ids.expiry_steps())
         for connection in silent:
             logger.warning(
                 "no heartbeat from %s:%d for %d s, closed", *connection.peer, CHANNEL_EXPIRED_S

@@ -32,10 +32,8 @@ class ProducerManager:
         self._clock = clock
         self._monotonic = monotonic
         self._turn = 0
-        self._by_client_id: dict[str, Connection] = {}
         self.groups: dict[str, dict[Connection, ClientChannel]] = {}
         self._groups_of: dict[Connection, dict[str, None]] = {}
-        self._ids_of: dict[Connection, set[str]] = {}
 
     def register(self, group: str, client: ClientChannel) -> None:
         """Add or refresh a member after a heartbeat.
@@ -50,13 +48,8 @@ class ProducerManager:
             self._memberships += 1
         client.last_seen_ms, client.heard_at = self._clock.now(), self._monotonic()
         members = self.groups.setdefault(group, {})
-        if known is not None and known.client_id != client.client_id:
-            self._by_client_id.pop(known.client_id, None)
-            self._ids_of[client.connection].discard(known.client_id)
         members[client.connection] = client
-        self._by_client_id[client.client_id] = client.connection
         self._groups_of.setdefault(client.connection, {})[group] = None
-        self._ids_of.setdefault(client.connection, set()).add(client.client_id)
 
     def unregister(self, group: str, connection: Connection) -> None:
         """Remove a client from a group."""
@@ -75,10 +68,6 @@ class ProducerManager:
         for group in list(self._groups_of.get(connection, ())):
             self.unregister(group, connection)
             yield
-        for client_id in self._ids_of.pop(connection, ()):
-            if self._by_client_id.get(client_id) is connection:
-                del self._by_client_id[client_id]
-            yield
 
     def available(self, group: str, topic: str) -> Connection | None:
         """A member of the group to send a check to, in rotation (getAvailableChannel).
@@ -96,11 +85,6 @@ class ProducerManager:
             return None
         self._turn += 1
         return ready[self._turn % len(ready)]
-
-    def find(self, client_id: str) -> Connection | None:
-        """The connection of the producer with this client id (findChannel)."""
-        connection = self._by_client_id.get(client_id)
-        return None if connection is None or connection.closed else connection
 
     def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Connection]]:
         """Connections whose client sent no heartbeat for that long."""

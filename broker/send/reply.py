@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.group.producers import ProducerManager
+from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.group_commit import GroupCommit
@@ -47,7 +47,7 @@ class ReplyMessageProcessor:
         *,
         config: BrokerConfig,
         metadata: Metadata,
-        producers: ProducerManager,
+        clients: ClientIds,
         store: MessageStore,
         group_commit: GroupCommit,
         clock: Clock,
@@ -55,7 +55,7 @@ class ReplyMessageProcessor:
         self._config = config
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
         self._metadata = metadata
-        self._producers = producers
+        self._clients = clients
         self._store = store
         self._group_commit = group_commit
         self._clock = clock
@@ -126,7 +126,7 @@ class ReplyMessageProcessor:
         client_id = reply.properties.get(properties.REPLY_TO_CLIENT)
         if client_id is None:
             return f"reply message properties[{properties.REPLY_TO_CLIENT}] is null"
-        requester = self._producers.find(client_id)
+        requester = self._clients.find(client_id)
         if requester is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         push = RemotingCommand(

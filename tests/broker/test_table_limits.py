@@ -175,8 +175,8 @@ async def test_a_producer_that_changes_its_client_id_leaves_no_old_ones(tmp_path
     async with serving(tmp_path) as clients:
         for i in range(MANY):
             assert (await clients.ask(34, body=heartbeat(f"c{i}", "G", producers=1))).code == 0
-        producers = clients.broker.managers.members.producers
-        assert producers.find("c0") is None and producers.find(f"c{MANY - 1}") is not None
+        ids = clients.broker.managers.members.ids
+        assert ids.find("c0") is None and ids.find(f"c{MANY - 1}") is not None
 
 
 async def test_members_and_subscriptions_over_their_limits_are_refused(tmp_path: Path) -> None:

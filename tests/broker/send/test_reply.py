@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reply import ReplyMessageProcessor
@@ -48,18 +48,18 @@ class Bench:
         clock = ManualClock(NOW)
         self.store = MessageStore(self.config.store, clock=clock)
         self.store.start()
-        self.producers = ProducerManager(BrokerConfig(), clock)
+        self.clients = ClientIds()
         self.replies = ReplyMessageProcessor(
             config=self.config,
             metadata=Metadata(self.config, clock, Pieces()),
-            producers=self.producers,
+            clients=self.clients,
             store=self.store,
             group_commit=GroupCommit(self.store.log.backend, self.config.store),
             clock=clock,
         )
 
     def asker(self, connection) -> None:
-        self.producers.register("askers", ClientChannel(connection, "asker", "JAVA", 401))
+        self.clients.hear(ClientChannel(connection, "asker", "JAVA", 401))
 
     def reply(self, code: int = 325, **fields) -> RemotingCommand:
         kind = SendMessageRequestHeader if code == 324 else SendMessageRequestHeaderV2
@@ -140,8 +140,8 @@ def test_a_reply_to_a_closed_connection_is_not_pushed(bench, another_connection)
     another_connection.closed = True
     assert "not found" in bench.reply().remark
     assert another_connection.asked == []
-    at_once(bench.producers.closing_steps(another_connection))
-    assert bench.producers.find("asker") is None
+    at_once(bench.clients.closing_steps(another_connection))
+    assert bench.clients.find("asker") is None
 
 
 def test_a_reply_without_a_requester_is_stored_and_its_sender_gets_a_remark(bench) -> None:
