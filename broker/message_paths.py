@@ -26,6 +26,7 @@ from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
+from congreve.broker.pull.long_polling import HELD_BYTES_MAX
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota, pull_for_now
 from congreve.broker.pull.suspended_pull import SuspendedPull
@@ -113,6 +114,7 @@ class MessagePaths:
             self._quotas,
             watcher=watcher_of_lane(number),
             ended_kind=PULL_ENDED_KIND,
+            waiting_bytes_max=HELD_BYTES_MAX // self._managers.config.network_threads,
         )
         self.pulls.follow_lane(pulls.table)
         return LaneSends(

@@ -1,17 +1,17 @@
 """Pulls that wait for the disk: a thread reads their messages, or repairs their queue entry."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from congreve.broker.pull.slow_readers import SlowReaders
 from congreve.broker.pull.suspended_pull import SuspendedPull
 
 P = TypeVar("P", bound=Hashable)
 
-logger = logging.getLogger(__name__)
-
-WAITING_MAX = 10_000  # a further pull is answered at once, and blocks until the disk is done
+# A further pull is answered at once, and blocks until the disk is done.
+WAITING_MAX = 10_000
+WAITING_BYTES_MAX = 16 << 20  # of their requests
 
 
 class DiskWait(Generic[P]):
@@ -31,31 +31,35 @@ class DiskWait(Generic[P]):
         delay_s: Callable[[SuspendedPull], float] = lambda _: 0.0,
     ) -> None:
         self._fetch = fetch
-        self._answer = answer
         self._dismiss = dismiss
         self._delay_s = delay_s
         self._delayed: dict[SuspendedPull, asyncio.TimerHandle] = {}
         self._waiting: dict[P, list[SuspendedPull]] = {}
         self._count = 0
+        self._bytes = 0
+        self._readers = SlowReaders(answer)
 
     def __len__(self) -> int:
-        return self._count + len(self._delayed)
+        return self._count + len(self._delayed) + self._readers.count
 
     def suspend(self, pull: SuspendedPull, place: P) -> bool:
         """Let the pull wait for a place; False when too many wait or nothing can be fetched."""
-        if self._count + len(self._delayed) >= WAITING_MAX:
+        size = self._bytes + self._readers.size + len(pull.frame)
+        if len(self) >= WAITING_MAX or size > WAITING_BYTES_MAX:
             return False
         delay_s = self._delay_s(pull)
         if delay_s:
             timer = asyncio.get_running_loop().call_later(delay_s, self._read, pull, place)
             self._delayed[pull] = timer
+            self._bytes += len(pull.frame)
             return True
         return self._start(pull, place)
 
     def _read(self, pull: SuspendedPull, place: P) -> None:
         del self._delayed[pull]
+        self._bytes -= len(pull.frame)
         if not pull.connection.closed and not self._start(pull, place):
-            self._answer(pull)
+            self._readers.answer(pull)
 
     def _start(self, pull: SuspendedPull, place: P) -> bool:
         waiting = self._waiting.get(place)
@@ -66,11 +70,13 @@ class DiskWait(Generic[P]):
             waiting = self._waiting[place] = []
         waiting.append(pull)
         self._count += 1
+        self._bytes += len(pull.frame)
         return True
 
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""
-        waiting, self._waiting, self._count = self._waiting, {}, 0
+        self._readers.stop()
+        waiting, self._waiting, self._count, self._bytes = self._waiting, {}, 0, 0
         delayed, self._delayed = self._delayed, {}
         for timer in delayed.values():
             timer.cancel()
@@ -86,6 +92,6 @@ class DiskWait(Generic[P]):
     def _go_on(self, place: P) -> None:
         pulls = self._waiting.pop(place, [])
         self._count -= len(pulls)
+        self._bytes -= sum(len(pull.frame) for pull in pulls)
         for pull in pulls:
-            if not pull.connection.closed:
-                self._answer(pull)
+            self._readers.answer(pull)

@@ -1,5 +1,3 @@
-from libc.stdint cimport int32_t
-
 from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
@@ -24,5 +22,5 @@ cdef class PullPath:
     cdef bint is_limited(self, object connection, const Frame *frame,
                          const Header *header) except -1
 
-    cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
+    cdef bint suspend(self, object connection, const Frame *frame, const Header *header,
                       ValidatedPull validated) except -1

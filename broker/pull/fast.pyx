@@ -1,10 +1,16 @@
 """Ordinary pulls for the fast path; broker/pull/processor.py has the rules."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.broker.pull.suspended_pull cimport SuspendedPull, answer_found, may_wait
+from congreve.broker.pull.suspended_pull cimport (
+    SuspendedPull,
+    answer_found,
+    kept_size,
+    may_wait,
+    put_kept,
+)
 from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
@@ -16,6 +22,14 @@ from congreve.remoting.wire.fast_headers cimport read_pull_header
 
 cdef bytes whole(const Frame *frame):
     return PyBytes_FromStringAndSize(<const char *> frame.data, frame.size)
+
+
+cdef bytes kept(const Frame *frame, const Header *header):
+    """The frame that a waiting pull keeps."""
+    cdef int32_t size = kept_size(frame, header)
+    cdef bytes copy = PyBytes_FromStringAndSize(NULL, size)
+    put_kept(<uint8_t *> PyBytes_AS_STRING(copy), frame, size)
+    return copy
 
 
 @cython.final
@@ -62,7 +76,7 @@ cdef class PullPath:
             if has_quotas(self.quotas):
                 self.quotas.charge(&self.charged, PULLS, self.gather.count, self.gather.size,
                                    monotonic_ns())
-        elif not self.suspend(connection, frame, header.opaque, validated):
+        elif not self.suspend(connection, frame, header, validated):
             return False
         self.validated_pulls.commit(validated, &self.pull)
         return True
@@ -75,10 +89,10 @@ cdef class PullPath:
                                   peer, <int32_t> len(peer) - 4)
         wait_ns = self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
         if wait_ns:
-            self.pulls.quota.limit(connection, whole(frame), wait_ns)
+            self.pulls.quota.limit(connection, kept(frame, header), wait_ns)
         return wait_ns != 0
 
-    cdef bint suspend(self, object connection, const Frame *frame, int32_t opaque,
+    cdef bint suspend(self, object connection, const Frame *frame, const Header *header,
                       ValidatedPull validated) except -1:
         """Suspend a pull until a message or the disk is there; False if it may not wait."""
         cdef bint cold = self.gather.status == GET_COLD
@@ -88,9 +102,9 @@ cdef class PullPath:
         ):
             return False
         held = SuspendedPull(
-            connection, whole(frame), validated,
+            connection, kept(frame, header), validated,
             offset=self.pull.queue_offset, max_count=self.pull.max_count,
-            serialize_type=frame.serialize_type, opaque=opaque,
+            serialize_type=frame.serialize_type, opaque=header.opaque,
         )
         if cold:
             return self.pulls.disk_wait.suspend(held, self.gather.cold_offset)

@@ -2,26 +2,23 @@
 
 import asyncio
 import heapq
-import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from itertools import count
 from typing import TypeVar
 
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
+from congreve.broker.pull.slow_readers import SlowReaders
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.transport.connection import Connection
-
-logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
 
 HELD_MAX = 100_000  # pullThreadPoolQueueCapacity
+HELD_BYTES_MAX = 64 << 20  # of their requests
 _STALE_MAX = 64  # answered pulls that the heap may have, beyond twice the live ones
 _AT_ONCE = 64  # pulls that one turn of the loop checks
-_UNREAD_MAX_S = 120.0  # a peer that does not read for so long loses its connection
 
 
 class LongPolling:
@@ -31,7 +28,7 @@ class LongPolling:
     the queue's end. `wake(held)` answers the pull if its queue has messages for it, and returns
     whether it did; `resume(held)` executes the pull again and answers it with any result;
     `dismiss(held)` answers that the broker stops. A peer with too many unread bytes gets its
-    answers as it reads: the answers of a thousand queues do not fit into memory.
+    answers as it reads.
     """
 
     def __init__(
@@ -44,19 +41,18 @@ class LongPolling:
     ) -> None:
         self._watch = watch
         self._wake = wake
-        self._resume = resume
+        self._readers = SlowReaders(resume)
         self._dismiss = dismiss
         self._queues: dict[ConsumeQueue, set[SuspendedPull]] = {}
         self._connections: dict[Connection, set[SuspendedPull]] = {}
         self._by_deadline: list[tuple[float, int, SuspendedPull]] = []
         self._order = count()
         self._live = 0
+        self._bytes = 0
         self._stopped = False
         self._arrived: set[ConsumeQueue] = set()
         self._to_check: deque[SuspendedPull] = deque()
         self._timer = WakeUpTimer(self._expire)
-        self._unread: dict[Connection, deque[SuspendedPull]] = {}
-        self._readers: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return self._live
@@ -64,9 +60,14 @@ class LongPolling:
     def suspend(self, held: SuspendedPull, timeout_s: float, end: int) -> bool:
         """Hold the pull, which saw its queue up to `end`.
 
-        Returns False when HELD_MAX pulls wait or the broker stops: answer it now.
+        Returns False when HELD_MAX pulls wait, or HELD_BYTES_MAX of requests, or the broker stops:
+        answer it now.
         """
-        if self._live >= HELD_MAX or self._stopped:
+        size = self._bytes + len(held.frame)
+        readers = self._readers
+        if self._live + readers.count >= HELD_MAX or size + readers.size > HELD_BYTES_MAX:
+            return False
+        if self._stopped:
             return False
         loop = asyncio.get_running_loop()
         held.deadline = loop.time() + timeout_s
@@ -75,6 +76,7 @@ class LongPolling:
         self._connections.setdefault(held.connection, set()).add(held)
         heapq.heappush(self._by_deadline, (held.deadline, next(self._order), held))
         self._live += 1
+        self._bytes = size
         if self._watch(held.queue) != end:
             self.arrived(held.queue)
         self._set_timer(loop)
@@ -97,18 +99,14 @@ class LongPolling:
     def waiting(self) -> list[SuspendedPull]:
         """The pulls without an answer, those of peers that do not read included."""
         waiting = [held for each in self._connections.values() for held in each]
-        return waiting + [held for each in self._unread.values() for held in each]
+        return waiting + self._readers.waiting()
 
     def withdraw(self, held: SuspendedPull) -> bool:
         """Take a pull out, for another answer; False when it has been answered."""
         if not held.done:
             self._take_out(held)
             return True
-        unread = self._unread.get(held.connection, ())
-        if held not in unread:
-            return False
-        self._unread[held.connection].remove(held)
-        return True
+        return self._readers.withdraw(held)
 
     def stop(self) -> None:
         """Dismiss all waiting pulls, and accept no more; their connections are closed next.
@@ -122,8 +120,7 @@ class LongPolling:
                 self._take_out(held)
                 if held.connection.is_writable:
                     self._dismiss(held)
-        for reader in self._readers:
-            reader.cancel()
+        self._readers.stop()
         self._by_deadline.clear()
         self._timer.stop()
 
@@ -146,32 +143,7 @@ class LongPolling:
 
     def _finish(self, held: SuspendedPull) -> None:
         self._take_out(held)
-        connection = held.connection
-        if connection.closed:
-            return
-        if connection in self._unread:
-            self._unread[connection].append(held)
-        elif connection.is_writable:
-            self._resume(held)
-        else:
-            self._unread[connection] = deque([held])
-            reader = asyncio.get_running_loop().create_task(self._answer_reader(connection))
-            self._readers.add(reader)
-            reader.add_done_callback(self._readers.discard)
-
-    async def _answer_reader(self, connection: Connection) -> None:
-        """Answer a slow peer's pulls as it reads."""
-        unread = self._unread[connection]
-        try:
-            while unread and not connection.closed:
-                await connection.wait_writable(_UNREAD_MAX_S)
-                while unread and connection.is_writable and not connection.closed:
-                    self._resume(unread.popleft())
-        except RequestTimeoutError as error:
-            logger.warning("%s: closing it", error)
-            connection.abort()
-        finally:
-            del self._unread[connection]
+        self._readers.answer(held)
 
     def _take_out(self, held: SuspendedPull) -> None:
         if held.done:
@@ -179,6 +151,7 @@ class LongPolling:
         held.done = True
         held.place = None
         self._live -= 1
+        self._bytes -= len(held.frame)
         _discard(self._queues, held.queue, held)
         _discard(self._connections, held.connection, held)
         self._compact()

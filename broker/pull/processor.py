@@ -40,6 +40,7 @@ from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from congreve.remoting.messages.signature import SIGNATURE
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.table_limit import TableFullError
@@ -136,7 +137,12 @@ class PullMessageProcessor:
     def pull(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
-        """Execute a pull for the first time; None when it waits."""
+        """Execute a pull for the first time; None when it waits.
+
+        Its body means nothing, and no waiting pull keeps it. A signature may be verified again.
+        """
+        if SIGNATURE not in request.ext_fields:
+            request.body = b""
         if self.quota.limits(request, connection):
             return None
         header = PullMessageRequestHeader.read(request)

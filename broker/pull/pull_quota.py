@@ -17,6 +17,8 @@ from congreve.remoting.transport.connection import Connection
 
 POSTPONED_MAX = 10_000
 """Pulls that wait for their quota; the broker refuses further ones."""
+POSTPONED_BYTES_MAX = 16 << 20
+"""Bytes of their requests, in the same way."""
 FLAG_COMMIT_OFFSET, FLAG_SUSPEND = 1, 2
 
 
@@ -53,6 +55,7 @@ class PullQuota:
         self._serve = serve
         self._now_ns = now_ns
         self._numbers = count()
+        self._bytes = 0
         self._postponed: dict[int, tuple[asyncio.TimerHandle, Connection, bytes]] = {}
 
     def __len__(self) -> int:
@@ -72,7 +75,9 @@ class PullQuota:
         """Postpone a pull for this time, or refuse it."""
         request = RemotingCommand.decode(frame)
         flags, timeout_ms = (_number(request, key) for key in ("sysFlag", "suspendTimeoutMillis"))
-        if not flags & FLAG_SUSPEND or timeout_ms <= 0 or len(self) >= POSTPONED_MAX:
+        size = self._bytes + len(frame)
+        full = len(self) >= POSTPONED_MAX or size > POSTPONED_BYTES_MAX
+        if not flags & FLAG_SUSPEND or timeout_ms <= 0 or full:
             if not request.is_oneway:
                 connection.send(request.reply(ResponseCode.FLOW_CONTROL, BUSY_REMARK))
             return
@@ -80,6 +85,7 @@ class PullQuota:
         number = next(self._numbers)
         timer = asyncio.get_running_loop().call_later(delay_s, self._end, number)
         self._postponed[number] = timer, connection, frame
+        self._bytes = size
 
     def holds(self, held: SuspendedPull, *, counts: bool) -> bool:
         """Take a place for a pull that waits for messages; False when its quota has none.
@@ -120,6 +126,7 @@ class PullQuota:
 
     def _end(self, number: int) -> None:
         _, connection, frame = self._postponed.pop(number)
+        self._bytes -= len(frame)
         if not connection.closed:
             self._serve(connection, frame)
 

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
 from congreve.engine.queue.gather cimport Gather
+from congreve.remoting.wire.frame cimport Frame, Header
 
 
 cdef class SuspendedPull:
@@ -40,6 +41,13 @@ cdef class PullWaker:
     cdef bint suspend(self, SuspendedPull held) except -1
     cdef bint scan(self, SuspendedPull held) except -1
 
+
+# Bytes of a pull's frame that it keeps while it waits: not its body, which means nothing, unless it
+# may be signed: its signature is then verified again.
+cdef int32_t kept_size(const Frame *frame, const Header *header) noexcept nogil
+
+# Writes the frame of kept_size() bytes.
+cdef void put_kept(uint8_t *out, const Frame *frame, int32_t size) noexcept nogil
 
 # Whether a pull at `offset` that got this status may wait for a message.
 cdef bint may_wait(int status, int64_t offset) noexcept nogil

@@ -3,7 +3,7 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from congreve.engine.queue.gather cimport (
     GET_COLD,
@@ -21,6 +21,8 @@ from congreve.remoting.wire.answers cimport (
 )
 from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
+from congreve.remoting.wire.byte_text cimport put_i32
+from congreve.remoting.wire.frame cimport LENGTH_FIELD
 from congreve.remoting.wire.slices cimport Slice
 
 
@@ -140,6 +142,21 @@ cdef class PullWaker:
     def release_segments(self):
         """Drop the segments of the last pull."""
         self.gather.segments = None
+
+
+cdef int32_t kept_size(const Frame *frame, const Header *header) noexcept nogil:
+    cdef Slice key
+    cdef int32_t i
+    for i in range(header.count if frame.body.length else 0):
+        key = header.fields[i].key
+        if key.length == 9 and not memcmp(key.data, b"Signature", 9):
+            return frame.size
+    return frame.size - frame.body.length
+
+
+cdef void put_kept(uint8_t *out, const Frame *frame, int32_t size) noexcept nogil:
+    memcpy(out, frame.data, size)
+    put_i32(out, size - LENGTH_FIELD)
 
 
 cdef bint may_wait(int status, int64_t offset) noexcept nogil:

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.quotas.quota_table cimport KINDS, Charged, QuotaEntry, QuotaTable
 from congreve.remoting.lanes.connections cimport LaneConnection
+from congreve.remoting.wire.frame cimport Frame, Header
 
 cdef enum:
     BUCKETS = 8192          # of waiting pulls, by queue
@@ -20,7 +21,7 @@ cdef struct Link:
     WaitingPull *next
     WaitingPull **before    # the pointer to this pull; NULL: the pull is not in this list
 
-# A pull that waits for a message; the frame of its request follows it in memory.
+# A pull that waits for a message; the frame that it keeps (kept_size()) follows it in memory.
 cdef struct WaitingPull:
     Link[LISTS] links
     int64_t connection
@@ -43,11 +44,15 @@ cdef class LanePolling:
     cdef int64_t tick       # the last tick that turn() has passed
     cdef readonly int64_t count
     """Waiting pulls."""
+    cdef readonly int64_t size
+    """Bytes of memory that they take."""
+    cdef int64_t size_max
 
-    # Makes a pull with a copy of the request's frame, which does not wait yet; NULL if too many
-    # wait, also of those whose quotas `payers` names, or without memory.
-    cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms, const Charged *payers) noexcept nogil
+    # Makes a pull with a copy of what it keeps of its request, which does not wait yet; NULL if too
+    # many or too large ones wait, also of those whose quotas `payers` names, or without memory.
+    cdef WaitingPull *add(self, LaneConnection *connection, const Frame *frame,
+                          const Header *header, int64_t now_ms, int64_t timeout_ms,
+                          const Charged *payers) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
     # Moves the pulls of this queue to the list that next() reads.

@@ -7,7 +7,8 @@ serves again when the queue gets an entry or the pull's time is over.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+
+from congreve.broker.pull.suspended_pull cimport kept_size, put_kept
 
 from congreve.broker.pull.long_polling import HELD_MAX
 
@@ -56,11 +57,11 @@ cdef void free_pull(WaitingPull *pull) noexcept nogil:
 cdef class LanePolling:
     """The waiting pulls of one lane, by queue, by due time and by connection.
 
-    (RocketMQ: PullRequestHoldService.)
+    They take at most `size_max` bytes. (RocketMQ: PullRequestHoldService.)
     """
 
-    def __cinit__(self, QuotaTable quotas not None):
-        self.quotas = quotas
+    def __cinit__(self, QuotaTable quotas not None, int64_t size_max):
+        self.quotas, self.size_max = quotas, size_max
 
     def __dealloc__(self):
         cdef WaitingPull *pull
@@ -74,12 +75,15 @@ cdef class LanePolling:
     def __len__(self):
         return self.count
 
-    cdef WaitingPull *add(self, LaneConnection *connection, const uint8_t *frame, int64_t size,
-                          int64_t now_ms, int64_t timeout_ms, const Charged *payers) noexcept nogil:
+    cdef WaitingPull *add(self, LaneConnection *connection, const Frame *frame,
+                          const Header *header, int64_t now_ms, int64_t timeout_ms,
+                          const Charged *payers) noexcept nogil:
         cdef WaitingPull *pull
-        if self.count >= WAITING_MAX:
+        cdef int32_t size = kept_size(frame, header)
+        cdef int64_t taken = <int64_t> sizeof(WaitingPull) + size
+        if self.count >= WAITING_MAX or self.size + taken > self.size_max:
             return NULL
-        pull = <WaitingPull *> malloc(sizeof(WaitingPull) + size)
+        pull = <WaitingPull *> malloc(taken)
         if pull == NULL:
             return NULL
         pull.has_place = payers != NULL
@@ -89,7 +93,7 @@ cdef class LanePolling:
         if not self.count:
             self.tick = now_ms // TICK_MS   # there is nothing to move
         pull.frame = <uint8_t *> (pull + 1)
-        memcpy(pull.frame, frame, size)
+        put_kept(pull.frame, frame, size)
         pull.size = size
         pull.connection = connection.id
         pull.queue = NULL
@@ -99,6 +103,7 @@ cdef class LanePolling:
         link(<WaitingPull **> &connection.of_sink, pull, OF_CONNECTION)
         self.check_at(pull, pull.deadline_ms)
         self.count += 1
+        self.size += taken
         return pull
 
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil:
@@ -178,6 +183,7 @@ cdef class LanePolling:
         unlink(pull, OF_TICK)
         unlink(pull, OF_CONNECTION)
         self.count -= 1
+        self.size -= <int64_t> sizeof(WaitingPull) + pull.size
         if pull.has_place:
             self.quotas.release_place(pull.places)
 

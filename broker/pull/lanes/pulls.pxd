@@ -57,10 +57,10 @@ cdef class LanePulls:
     cdef void meter(self, LaneConnection *connection, const Header *header) noexcept nogil
     # Lets a pull whose quota is used up wait. False: the loop must serve it now.
     cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                       LanePull *known, int64_t wait_ns) noexcept nogil
+                       const Header *header, LanePull *known, int64_t wait_ns) noexcept nogil
     cdef void count(self, LanePull *known) noexcept nogil
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                   LanePull *known) noexcept nogil
+                   const Header *header, LanePull *known) noexcept nogil
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil
     cdef void serve_due(self, Lane lane, WaitingPull *waiting) noexcept nogil
     cdef bint serve_again(self, Lane lane, LaneConnection *connection,

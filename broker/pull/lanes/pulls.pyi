@@ -22,4 +22,5 @@ class LanePulls:
         *,
         watcher: int,
         ended_kind: int,
+        waiting_bytes_max: int,
     ) -> None: ...

@@ -68,16 +68,17 @@ cdef class LanePulls:
     """Answers ordinary pulls in a lane's thread; PullMessageProcessor has the rules.
 
     `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). Entries of
-    kind `ended_kind` bring the loop pulls that it must answer now, with any result.
+    kind `ended_kind` bring the loop pulls that it must answer now, with any result. Waiting pulls
+    take at most `waiting_bytes_max`.
     (RocketMQ: PullMessageProcessor.)
     """
 
     def __init__(self, store, ValidatedPulls validated_pulls not None, QuotaTable quotas not None,
-                 *, uint64_t watcher, int32_t ended_kind):
+                 *, uint64_t watcher, int32_t ended_kind, int64_t waiting_bytes_max):
         # A mapping that a pull keeps outlives the budget of its queue.
         self.table = LanePullTable(validated_pulls, max(store.queues.writable.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
-        self.polling = LanePolling(quotas)
+        self.polling = LanePolling(quotas, waiting_bytes_max)
         self.headers = HeaderDecoder()
         self.quotas, self.watcher, self.ended_kind = quotas, watcher, ended_kind
 
@@ -98,7 +99,7 @@ cdef class LanePulls:
         if self.metered:
             wait_ns = self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
             if wait_ns:
-                return self.postpone(lane, connection, frame, known, wait_ns)
+                return self.postpone(lane, connection, frame, header, known, wait_ns)
         if not self.scan(known):
             return False
         if self.gather.status != GET_FOUND and not (
@@ -111,7 +112,7 @@ cdef class LanePulls:
         if self.gather.status == GET_FOUND:
             self.answered_now += 1
             return self.answer(lane, connection, known, frame.serialize_type, header.opaque)
-        return self.hold(lane, connection, frame, known)
+        return self.hold(lane, connection, frame, header, known)
 
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
                      int32_t serialize_type, int32_t opaque) noexcept nogil:
@@ -153,12 +154,12 @@ cdef class LanePulls:
             )
 
     cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                       LanePull *known, int64_t wait_ns) noexcept nogil:
+                       const Header *header, LanePull *known, int64_t wait_ns) noexcept nogil:
         cdef WaitingPull *waiting
         if not self.pull.sys_flag & SUSPEND or self.stopping:
             return False
         waiting = self.polling.add(
-            connection, frame.data, frame.size, lane.now_ms,
+            connection, frame, header, lane.now_ms,
             min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms), &self.charged,
         )
         if waiting == NULL:
@@ -248,9 +249,9 @@ cdef class LanePulls:
     # Pulls that wait.
 
     cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                   LanePull *known) noexcept nogil:
+                   const Header *header, LanePull *known) noexcept nogil:
         cdef WaitingPull *waiting = self.polling.add(
-            connection, frame.data, frame.size, lane.now_ms, self.pull.suspend_timeout_ms,
+            connection, frame, header, lane.now_ms, self.pull.suspend_timeout_ms,
             &self.charged if self.metered else NULL,
         )
         if waiting == NULL:

@@ -235,3 +235,5 @@ async def test_an_expired_signed_pull_is_answered(tmp_path: Path) -> None:
         await both.heart_beat("G", "T")
         short = PULL | {"queueOffset": "1", "suspendTimeoutMillis": "50"}
         assert [(await both.ask(11, short)).code for _ in range(4)] == [19] * 4
+        # The signature, which covers a body, is verified again.
+        assert [(await both.ask(11, short, b"x")).code for _ in range(4)] == [19] * 4

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from congreve.broker.broker import Broker
+from congreve.broker.pull import disk_wait
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.cold_reads import ColdReads
@@ -30,6 +31,7 @@ class Pull:
 
     def __init__(self, connection) -> None:
         self.connection = connection
+        self.frame = b"a frame"
 
 
 class Disk:
@@ -78,6 +80,33 @@ async def test_a_closed_connection_gets_no_answer(connection, turn):
     await turn()
     assert disk.answered == []
     assert len(disk.pulls) == 0
+
+
+async def test_the_bytes_of_waiting_pulls_are_bounded(connection, turn, monkeypatch):
+    monkeypatch.setattr(disk_wait, "WAITING_BYTES_MAX", 2 * len(Pull(connection).frame))
+    disk = Disk()
+    assert [disk.pulls.suspend(Pull(connection), place) for place in (0, 0, 1)] == [
+        True,
+        True,
+        False,
+    ]
+    disk.done[0]()
+    await turn()
+    assert disk.pulls.suspend(Pull(connection), 2)
+
+
+async def test_a_peer_that_does_not_read_gets_its_answers_later(connection, turn):
+    disk = Disk()
+    pulls = [Pull(connection), Pull(connection)]
+    for pull in pulls:
+        disk.pulls.suspend(pull, 0)
+    connection.reads.clear()
+    disk.done[0]()
+    await turn()
+    assert disk.answered == [] and len(disk.pulls) == 2
+    connection.reads.set()
+    await turn()
+    assert disk.answered == pulls and len(disk.pulls) == 0
 
 
 async def test_a_stopping_broker_dismisses_waiting_pulls(connection, turn):

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from congreve.broker.broker import Broker
+from congreve.broker.pull.long_polling import HELD_BYTES_MAX
 
 from .test_lane_pulls import (
     COMMIT,
@@ -113,6 +114,42 @@ def test_an_expired_pull_of_a_lane_is_answered_as_by_the_loop(broker: Broker) ->
         )
         assert wire.call(QUERY_OFFSET, fields("E")).fields["offset"] == "5"
         assert in_lanes(broker) == 0
+
+
+def bytes_in_lanes(broker: Broker) -> int:
+    assert broker._paths is not None
+    return sum(lane.pulls.polling.size for lane in broker._paths.lanes)
+
+
+def test_a_waiting_pull_keeps_no_body(broker: Broker) -> None:
+    create(broker, "K")
+    with Wire(broker.address) as wire, Wire(broker.address) as sender:
+        first_pull(wire, "K")
+        opaque = wire.send(PULL, fields("K"), b"x" * (1 << 20))
+        wait_until_held(broker, 1)
+        assert bytes_in_lanes(broker) < 2_000
+        send(sender, "K", 0, b"one", PLAIN)
+        answer = wire.receive()
+        assert (answer.opaque, bodies(answer)) == (opaque, [b"one"])
+        wire.send(PULL, fields("K", 1, 50), b"x" * (1 << 20))  # its time ends
+        assert wire.receive().code == PULL_NOT_FOUND
+        assert bytes_in_lanes(broker) == 0
+
+
+def test_pulls_with_large_headers_wait_up_to_a_limit_of_bytes(broker: Broker) -> None:
+    create(broker, "H")
+    with Wire(broker.address) as wire:
+        first_pull(wire, "H")
+        large = fields("H", note="x" * (50 << 10))
+        most = HELD_BYTES_MAX // (50 << 10)
+        for _ in range(2 * most):  # one lane may hold half, and the loop as much as both lanes
+            wire.send(PULL, large)
+        for _ in range(most // 4):  # those that found no room are answered at once
+            assert wire.receive().code == PULL_NOT_FOUND
+        assert broker._paths is not None
+        held = [held.frame for held in broker._paths.pulls.long_polling.waiting()]
+        assert HELD_BYTES_MAX / 4 < bytes_in_lanes(broker) <= HELD_BYTES_MAX / 2
+        assert HELD_BYTES_MAX / 2 < sum(map(len, held)) <= HELD_BYTES_MAX
 
 
 def test_messages_with_other_tags_wake_no_pull(broker: Broker) -> None:

@@ -7,6 +7,7 @@ import pytest
 import uvloop
 
 from congreve.broker.pull import long_polling as hold_module
+from congreve.broker.pull import slow_readers
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.broker.pull.validated_pull import PullCounter, ValidatedPull
@@ -171,7 +172,10 @@ async def test_each_answer_is_written_only_while_the_client_reads(watch, connect
     watch.long_polling.arrived(queue)
     await turn()
     # One answer fills the client's socket again.
-    watch.long_polling._resume = lambda held: (watch.resumed.append(held), connection.reads.clear())
+    watch.long_polling._readers._answer = lambda held: (
+        watch.resumed.append(held),
+        connection.reads.clear(),
+    )
     for count in (1, 2, 3):
         connection.reads.set()
         await turn()
@@ -182,7 +186,7 @@ async def test_each_answer_is_written_only_while_the_client_reads(watch, connect
 async def test_a_client_that_never_reads_again_is_dropped(
     watch, connection, queue, turn, monkeypatch
 ):
-    monkeypatch.setattr(hold_module, "_UNREAD_MAX_S", 0.01)
+    monkeypatch.setattr(slow_readers, "UNREAD_MAX_S", 0.01)
     held = pull(connection, queue)
     watch.matching = {held}
     connection.reads.clear()
@@ -212,6 +216,25 @@ async def test_pulls_beyond_the_limit_do_not_wait(watch, connection, queue, monk
         True,
         False,
     ]
+    watch.long_polling.stop()
+
+
+async def test_the_bytes_of_waiting_pulls_are_bounded(watch, connection, queue, turn, monkeypatch):
+    size = len(pull(connection, queue).frame)
+    monkeypatch.setattr(hold_module, "HELD_BYTES_MAX", 2 * size)
+    first = pull(connection, queue)
+    assert watch.long_polling.suspend(first, 60, 0)
+    assert watch.long_polling.suspend(pull(connection, queue), 60, 0)
+    assert not watch.long_polling.suspend(pull(connection, queue), 60, 0)
+    # A pull whose peer does not read takes memory until it is answered.
+    watch.matching = {first}
+    connection.reads.clear()
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert not watch.long_polling.suspend(pull(connection, queue), 60, 0)
+    connection.reads.set()
+    await turn()
+    assert watch.long_polling.suspend(pull(connection, queue), 60, 0)
     watch.long_polling.stop()
 
 
