@@ -22,6 +22,7 @@ from congreve.console.tune.picture import FORMATS
 from congreve.errors import CongreveError
 
 SECONDS_MAX = 86_400
+RATE_MAX = 1e8
 SIZE_MAX = 4 << 20
 """RocketMQ's default limit of a message and of a batch."""
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
@@ -42,7 +43,12 @@ class BenchError(CongreveError):
     type=click.IntRange(1, 65_536),
     default=32,
     show_default=True,
-    help="Requests in flight on each connection.",
+    help="Requests in flight on each connection; with --rate, the most.",
+)
+@click.option(
+    "--rate",
+    type=FiniteRange(0.01, RATE_MAX),
+    help="Open loop: requests a second, due at fixed times, from which latency counts.",
 )
 @click.option("--size", type=click.IntRange(1, SIZE_MAX), default=128, show_default=True)
 @click.option(
@@ -74,6 +80,7 @@ def bench(
     mode: str,
     connections: int,
     inflight: int,
+    rate: float | None,
     size: int,
     batch: int | None,
     queues: int,
@@ -84,7 +91,7 @@ def bench(
     png: Path | None,
     output: str,
 ) -> None:
-    """Run a closed loop of requests against one broker, and print what it measured.
+    """Run a closed or an open loop of requests against one broker, and print what it measured.
 
     The messages stay in the topic. Pulls read what earlier sends have left there.
     """
@@ -109,19 +116,21 @@ def bench(
         tls=client["ssl"] is not None,
         warmup=warmup,
         duration=seconds,
+        rate=rate or 0,
         access_key=None if account is None else account.access_key,
         secret_key=None if account is None else account.secret_key,
     )
     result = run(port, load, host=host)
+    loop = "closed loop" if rate is None else f"open loop, {rate:,g} requests/s"
     if output == "json":
         show([_figures(result)], output)
     else:
-        show([_line(result)], output, f"{mode} {topic} at {host}:{port}")
+        show([_line(result)], output, f"{mode} {topic} at {host}:{port}, {loop}")
     if hdr is not None:
         with hdr.open("wb") as file:
             result.histogram().output_percentile_distribution(file, MILLISECOND_NS)
     if png is not None:
-        _draw(result, f"{mode}, {connections} x {inflight} in flight, {size} B", png)
+        _draw(result, f"{mode}, {loop}, {connections} x {inflight}, {size} B", png)
     if result.failures:
         raise BenchError(f"{result.failures} requests failed; by response code: {result.errors}")
 

@@ -29,11 +29,17 @@ COUNT_LIMIT_S = 600.0
 MILLISECOND_NS = 1e6
 _SUMS = ("requests", "messages", "bytes", "all_requests", "all_messages", "broken", "seconds")
 OPTIONAL = ("sql", "access_key")
-DEFAULTS = (("count", 0), ("delay_level", 0), ("deliver_within", 0), *((n, None) for n in OPTIONAL))
+DEFAULTS = (
+    *((name, 0) for name in ("count", "delay_level", "deliver_within", "rate")),
+    *((name, None) for name in OPTIONAL),
+)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """The generator's options; times in seconds, sizes in bytes."""
+    """The generator's options; times in seconds, sizes in bytes.
+
+    `rate` is that of an open loop, in requests a second; 0 is a closed loop.
+    """
 
     mode: str = "send"
     topic: str = "loadgen"
@@ -54,6 +60,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     warmup: float = 2.0
     duration: float = 5.0
     count: int = 0
+    rate: float = 0
 
     def options(self) -> Iterator[str]:
         """The command line without the secret; omitted options have the program's defaults."""
@@ -72,7 +79,8 @@ class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
 
     `requests`, `messages` and `bytes` (message bodies; for pulls whole records) were answered with
     success during the measurement; `all_messages` were answered with success at any time. `latency`
-    holds (ns, requests).
+    holds (ns, requests): from the send on in a closed loop, from the time when the request was due
+    in an open one.
     """
 
     requests: int

@@ -1,7 +1,8 @@
 /* A load generator that speaks RocketMQ's remoting protocol: what its files share.
  *
- * One thread, epoll, closed loop: every connection keeps a fixed number of requests in flight and
- * answers each response with the next request. Integers of the wire are big endian.
+ * One thread, epoll. Closed loop: every connection keeps a fixed number of requests in flight and
+ * answers each response with the next request. Open loop: requests are due at fixed times. Integers
+ * of the wire are big endian.
  */
 #ifndef LOADGEN_H
 #define LOADGEN_H
@@ -35,6 +36,7 @@ typedef struct {
     bool transaction; /* send: half messages, each committed when it is answered */
     double warmup_s, duration_s;
     int64_t count; /* requests to send in all; 0: run for duration_s */
+    double rate;   /* open loop: requests a second; 0: closed loop */
 } settings;
 
 /* --- program_histogram.c: log-linear buckets as in HdrHistogram, 1/1024 relative error --- */
@@ -110,7 +112,7 @@ typedef struct {
     uint64_t all_requests, all_messages; /* with warm-up and the drain at the end */
     uint64_t empty; /* pulls that found nothing */
     uint64_t errors[CODES];
-    uint64_t broken; /* wrong records, answers without a request, requests never answered */
+    uint64_t broken; /* wrong records, answers without a request, requests never answered or sent */
     double seconds, cpu_seconds;
     histogram latency; /* ns */
 } results;

@@ -1,4 +1,4 @@
-"""The load generator: C, one thread, epoll, a closed loop of connections and requests in flight."""
+"""The load generator: C, one thread, epoll, a closed or an open loop of requests."""
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 

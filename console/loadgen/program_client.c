@@ -1,4 +1,9 @@
-/* The closed loop: connections, requests in flight, and their results. */
+/* The client: connections, requests in flight, and their results.
+ *
+ * Closed loop: a slot asks again when its answer comes, and latency counts from the send. Open loop
+ * (a rate): request i is due at begin + i / rate whatever the server does. Its connection is i modulo
+ * their number, it waits there while all slots are busy, and latency counts from the time it was due.
+ */
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -11,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +26,7 @@ static const int64_t DRAIN_NS = 10000000000LL;
 
 typedef struct {
     uint32_t opaque; /* 0: nothing in flight */
-    int64_t sent_ns;
+    int64_t begun_ns; /* sent (closed loop), or due (open loop) */
     int target;
     int64_t offset; /* pull: of the next request */
     bool committing; /* send: its half message is answered, its commit is not */
@@ -31,6 +37,9 @@ typedef struct {
     void *tls; /* a session; NULL: not encrypted */
     bool wants_write;
     slot *slots;
+    int *idle; /* open loop: the slots without a request */
+    int idles;
+    int64_t asked;  /* open loop: requests of this connection that were sent */
     uint32_t turns; /* requests so far: their opaque is turn * inflight + slot */
     int target;     /* send: of the next request */
     char *in, *out;
@@ -43,8 +52,9 @@ typedef struct {
     results *r;
     send_frames frames;
     connection *connections;
-    int epoll;
+    int epoll, timer;
     int64_t now, begin_ns, end_ns;
+    int64_t first_due_ns, dues; /* open loop: when the first request was due, and how many were */
     int64_t born_ms;
     uint64_t next_key;
     int64_t left; /* requests that may still be sent */
@@ -87,6 +97,9 @@ static void open_connection(client *c, int index)
     n->in_capacity = READ_CAPACITY;
     n->in = malloc(n->in_capacity);
     n->slots = calloc((size_t)s->inflight, sizeof *n->slots);
+    n->idle = malloc((size_t)s->inflight * sizeof *n->idle);
+    for (n->idles = 0; n->idles < s->inflight; n->idles++)
+        n->idle[n->idles] = n->idles;
     int targets = s->topics * s->queues;
     n->target = (int)((int64_t)targets * index / s->connections);
     for (int i = 0; i < s->inflight; i++)
@@ -142,7 +155,7 @@ static uint32_t next_opaque(client *c, connection *n, int index)
 }
 
 /* Write the next request of a slot into the connection's buffer. */
-static void ask(client *c, connection *n, int index)
+static void ask(client *c, connection *n, int index, int64_t begun_ns)
 {
     const settings *s = c->s;
     if (c->stopping || c->left == 0)
@@ -151,7 +164,7 @@ static void ask(client *c, connection *n, int index)
     slot *at = &n->slots[index];
     make_room(c, n);
     at->opaque = next_opaque(c, n, index);
-    at->sent_ns = c->now;
+    at->begun_ns = begun_ns;
     char *out = n->out + n->out_tail;
     if (s->mode == MODE_PULL) {
         n->out_tail += pull_frame_write(s, at->target, at->opaque, at->offset, out);
@@ -163,11 +176,66 @@ static void ask(client *c, connection *n, int index)
     c->outstanding++;
 }
 
-static void count(client *c, int messages, size_t bytes)
+/* --- open loop */
+
+static int64_t due_ns(const client *c, int64_t request)
+{
+    return c->first_due_ns + (int64_t)((double)request * 1e9 / c->s->rate);
+}
+
+/* Send the requests of a connection that are due, as far as it has idle slots. */
+static void ask_due(client *c, connection *n)
+{
+    int64_t index = n - c->connections;
+    while (n->idles > 0 && c->left > 0 && !c->stopping) {
+        int64_t request = n->asked * c->s->connections + index;
+        if (request >= c->dues)
+            return;
+        n->asked++;
+        ask(c, n, n->idle[--n->idles], due_ns(c, request));
+    }
+}
+
+/* Send what has become due at all connections; then wake up when the next request is due. */
+static void pace(client *c)
+{
+    c->now = now_ns();
+    int64_t past = c->now - c->first_due_ns;
+    int64_t dues = past < 0 ? 0 : (int64_t)((double)past * c->s->rate / 1e9) + 1;
+    while (c->dues < dues) {
+        connection *n = &c->connections[c->dues++ % c->s->connections];
+        ask_due(c, n);
+        flush(c, n);
+    }
+    int64_t next = due_ns(c, c->dues);
+    struct itimerspec at = {.it_value = {.tv_sec = next / 1000000000, .tv_nsec = next % 1000000000}};
+    timerfd_settime(c->timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+static void begin_pace(client *c)
+{
+    c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->timer, &event);
+    c->first_due_ns = c->now;
+    c->left = (int64_t)(c->s->rate * (c->s->warmup_s + c->s->duration_s));
+    pace(c);
+}
+
+/* --- answers */
+
+/* Whether a request is part of what is measured. In an open loop its time decides, not the answer's:
+ * the slowest answers come after the end. */
+static bool is_measured(const client *c, const slot *at)
+{
+    return c->s->rate > 0 ? at->begun_ns >= c->begin_ns : c->measuring;
+}
+
+static void count(client *c, const slot *at, int messages, size_t bytes)
 {
     c->r->all_requests++;
     c->r->all_messages += (uint64_t)messages;
-    if (c->measuring) {
+    if (is_measured(c, at)) {
         c->r->requests++;
         c->r->messages += (uint64_t)messages;
         c->r->bytes += bytes;
@@ -222,7 +290,7 @@ static void take_pull(client *c, slot *at, const response *r)
         next_queue(c, at);
         return;
     }
-    count(c, messages, r->body_size);
+    count(c, at, messages, r->body_size);
     at->offset = next;
     if (next >= max)
         next_queue(c, at);
@@ -244,15 +312,20 @@ static void take(client *c, connection *n, const char *frame, size_t size)
         return;
     at->committing = false;
     c->outstanding--;
-    if (c->measuring)
-        histogram_record(&c->r->latency, (uint64_t)(c->now - at->sent_ns));
+    if (is_measured(c, at))
+        histogram_record(&c->r->latency, (uint64_t)(c->now - at->begun_ns));
     if (c->s->mode == MODE_PULL)
         take_pull(c, at, &r);
     else if (r.code == SUCCESS)
-        count(c, c->s->batch, (size_t)c->s->batch * (size_t)c->s->size);
+        count(c, at, c->s->batch, (size_t)c->s->batch * (size_t)c->s->size);
     else
         c->r->errors[(unsigned)r.code < CODES ? r.code : CODES - 1]++;
-    ask(c, n, index);
+    if (c->s->rate > 0) {
+        n->idle[n->idles++] = index;
+        ask_due(c, n);
+    } else {
+        ask(c, n, index, c->now);
+    }
 }
 
 static void receive(client *c, connection *n)
@@ -299,10 +372,14 @@ static void turn_phase(client *c)
     c->now = now_ns();
     if (!c->measuring && !c->stopping && c->now >= c->begin_ns) {
         c->measuring = true;
-        c->begin_ns = c->now;
+        if (c->s->rate == 0)
+            c->begin_ns = c->now;
         getrusage(RUSAGE_SELF, &c->usage);
     }
-    bool done = c->s->count ? c->outstanding == 0 && c->left == 0 : c->now >= c->end_ns;
+    bool idle = c->outstanding == 0 && c->left == 0;
+    bool done = c->s->count ? idle : c->now >= c->end_ns;
+    if (c->s->rate > 0)
+        done = idle || c->now >= c->end_ns + DRAIN_NS;
     if (c->measuring && done) {
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
@@ -310,7 +387,8 @@ static void turn_phase(client *c)
         c->r->cpu_seconds = cpu_seconds(&usage) - cpu_seconds(&c->usage);
         c->measuring = false;
         c->stopping = true;
-        c->end_ns = c->now;
+        if (c->s->rate == 0)
+            c->end_ns = c->now;
     }
 }
 
@@ -320,9 +398,13 @@ static void start(client *c)
     c->begin_ns = c->now + (int64_t)(c->s->warmup_s * 1e9);
     c->end_ns = c->begin_ns + (int64_t)(c->s->duration_s * 1e9);
     turn_phase(c);
+    if (c->s->rate > 0) {
+        begin_pace(c);
+        return;
+    }
     for (int i = 0; i < c->s->connections; i++) {
         for (int k = 0; k < c->s->inflight; k++)
-            ask(c, &c->connections[i], k);
+            ask(c, &c->connections[i], k, c->now);
         flush(c, &c->connections[i]);
     }
 }
@@ -343,8 +425,12 @@ int client_run(const settings *s, results *r)
     while (!c.stopping || (c.outstanding && c.now < c.end_ns + DRAIN_NS)) {
         int ready = epoll_wait(c.epoll, events, EVENTS, 100);
         turn_phase(&c);
+        if (s->rate > 0 && !c.stopping)
+            pace(&c);
         for (int i = 0; i < ready; i++) {
             connection *n = events[i].data.ptr;
+            if (n == NULL)
+                continue; /* the timer: pace() has set it again */
             if (events[i].events & EPOLLOUT)
                 flush(&c, n);
             if (events[i].events & ~(uint32_t)EPOLLOUT)
@@ -352,6 +438,8 @@ int client_run(const settings *s, results *r)
         }
     }
     r->broken += c.outstanding; /* never answered */
+    if (s->rate > 0)
+        r->broken += (uint64_t)c.left; /* never sent, because too many were in flight */
     for (int i = 0; i < s->connections; i++)
         close(c.connections[i].fd);
     return 0;

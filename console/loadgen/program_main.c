@@ -27,12 +27,13 @@ static const char USAGE[] =
     "  --warmup S        2, not measured\n"
     "  --duration S      5\n"
     "  --count N         so many requests instead of --duration, without warm-up\n"
+    "  --rate N          open loop: requests a second, at fixed times from which latency counts\n"
     "sink answers sends and pulls with success and does nothing: the generator's own ceiling.\n";
 
 enum { OPT_MODE = 256, OPT_HOST, OPT_PORT, OPT_TOPIC, OPT_TOPICS, OPT_QUEUES, OPT_CONNECTIONS,
        OPT_INFLIGHT, OPT_SIZE, OPT_BATCH, OPT_BINARY, OPT_DELAY_LEVEL, OPT_TRANSACTION, OPT_SQL,
        OPT_DELIVER_WITHIN, OPT_ACCESS_KEY, OPT_TLS,
-       OPT_WARMUP, OPT_DURATION, OPT_COUNT };
+       OPT_WARMUP, OPT_DURATION, OPT_COUNT, OPT_RATE };
 
 static const struct option OPTIONS[] = {
     {"mode", 1, 0, OPT_MODE},         {"host", 1, 0, OPT_HOST},
@@ -45,6 +46,7 @@ static const struct option OPTIONS[] = {
     {"count", 1, 0, OPT_COUNT},       {"transaction", 0, 0, OPT_TRANSACTION},
     {"sql", 1, 0, OPT_SQL},           {"deliver-within", 1, 0, OPT_DELIVER_WITHIN},
     {"access-key", 1, 0, OPT_ACCESS_KEY}, {"tls", 0, 0, OPT_TLS},
+    {"rate", 1, 0, OPT_RATE},
     {0, 0, 0, 0},
 };
 
@@ -63,6 +65,15 @@ static double seconds(const char *text)
     double value = strtod(text, &end);
     if (*end || end == text || value < 0 || value > 86400)
         die("%s: give seconds", text);
+    return value;
+}
+
+static double rate_of(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*end || end == text || !(value > 0 && value <= 1e8))
+        die("%s: give requests a second", text);
     return value;
 }
 
@@ -104,6 +115,7 @@ static settings parse(int argc, char **argv)
         case OPT_TRANSACTION: s.transaction = true; break;
         case OPT_WARMUP: s.warmup_s = seconds(optarg); break;
         case OPT_DURATION: s.duration_s = seconds(optarg); break;
+        case OPT_RATE: s.rate = rate_of(optarg); break;
         case OPT_COUNT: s.count = whole(optarg, 1, INT64_MAX); break;
         default: fputs(USAGE, stderr); exit(2);
         }
@@ -111,7 +123,7 @@ static settings parse(int argc, char **argv)
     if (s.access_key)
         s.secret_key = getenv("CONGREVE_SECRET_KEY");
     if (s.port < 0 || optind != argc || strlen(s.topic) > 100
-        || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
+        || (s.rate > 0 && s.count) || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
         fputs(USAGE, stderr);
         exit(2);
     }

@@ -5,6 +5,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -216,3 +217,46 @@ def test_a_server_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(generator, "DRAIN_S", 0.1)
     with pytest.raises(generator.GeneratorError, match="did not answer"):
         generator.run(1, generator.Load(warmup=0, duration=0.1))
+
+
+def test_an_open_loop_counts_from_when_a_request_was_due() -> None:
+    """A closed loop would see one slow answer; here all that were due meanwhile are late."""
+
+    def stalls_once(number: int, request: dict) -> bytes:
+        if number == 50:
+            time.sleep(0.5)
+        return success(number, request)
+
+    with server(stalls_once) as (port, frames):
+        load = Load(connections=1, inflight=4, rate=200, warmup=0, duration=1)
+        result = generator.run(port, load)
+    assert len(frames) == result.requests == 200
+    assert result.failures == 0
+    late = sum(count for value, count in result.latency if value > 0.2 * 1e9)
+    assert 50 <= late <= 100
+
+
+def test_an_open_loop_keeps_its_rate_over_many_connections() -> None:
+    with generator.sink() as (port, _):
+        load = Load(connections=50, inflight=2, rate=5000, warmup=0.2, duration=1)
+        result = generator.run(port, load)
+    assert result.failures == 0
+    assert result.requests == 5000
+    assert result.all_requests == 6000
+
+
+@pytest.mark.slow
+def test_an_open_loop_says_what_was_never_answered() -> None:
+    def answers_ten(number: int, request: dict) -> bytes:
+        return success(number, request) if number <= 10 else b""
+
+    with server(answers_ten) as (port, _):
+        load = Load(connections=1, inflight=4, rate=100, warmup=0, duration=0.2)
+        result = generator.run(port, load)
+    assert result.requests == 10
+    assert result.broken == 10
+
+
+def test_a_rate_and_a_count_exclude_each_other() -> None:
+    with pytest.raises(generator.GeneratorError, match="usage"):
+        generator.run(1, Load(rate=1, count=1))
