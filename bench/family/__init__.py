@@ -1,0 +1,1 @@
+"""Four brokers of RocketMQ's family under the same loads, in turns."""

@@ -1,0 +1,114 @@
+"""The brokers: Congreve, rocketmq-rust, and Apache RocketMQ 5.5 and 4.9.4."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from harness import servers
+from sidebyside.brokers import JVM, PRETOUCH, SEGMENT_SIZE, SOONEST, WITH_BYTECODE, Running
+
+KINDS = ("congreve", "rust", "java5", "java")
+TITLES = {
+    "congreve": "Congreve",
+    "rust": "rocketmq-rust 1.0.0",
+    "java5": "RocketMQ 5.5.0",
+    "java": "RocketMQ 4.9.4",
+}
+RUST_VERSION = "1.0.0"
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build" / "family"
+
+
+@cache
+def java5_jars() -> str:
+    """The jars of Apache RocketMQ 5.5; Maven fetches them once."""
+    target = BUILD / "java5"
+    if not target.is_dir():
+        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+        subprocess.run([*command, f"-DoutputDirectory={target}"], check=True)
+    return f"{target}/*"
+
+
+@cache
+def rust_program(name: str) -> str:
+    """A program of rocketmq-rust; Cargo builds it once, which takes some minutes."""
+    program = BUILD / "rust" / "bin" / f"rocketmq-{name}-rust"
+    if not program.is_file():
+        command = ["cargo", "install", "--quiet", f"rocketmq-{name}", "--version", RUST_VERSION]
+        targets = [f"--root={BUILD / 'rust'}", f"--target-dir={BUILD / 'rust-target'}"]
+        subprocess.run([*command, "--locked", *targets], check=True)
+    return str(program)
+
+
+def _of_java5(server: servers.Server) -> None:
+    server.command[server.command.index("-cp") + 1] = java5_jars()
+
+
+def _of_rust(server: servers.Server, name: str, config: Path) -> None:
+    # It takes a broker.conf of Java, and writes a report of its conversion.
+    server.command[:] = [rust_program(name), "-c", str(config)]
+    server.environment = {
+        "ROCKETMQ_HOME": str(server.folder),
+        "ROCKETMQ_SECURITY_PROFILE": "development-insecure-loopback",
+        "RUST_LOG": "warn",
+    }
+
+
+def _namesrv(kind: str, folder: Path) -> servers.Server:
+    server = servers.namesrv("congreve" if kind == "congreve" else "java", folder)
+    if kind == "java5":
+        _of_java5(server)
+    elif kind == "rust":
+        config = folder / "namesrv.toml"
+        config.write_text(f'rocketmqHome = "{folder}"\nkvConfigPath = "{folder}/kvConfig.json"\n')
+        _of_rust(server, "namesrv", config)
+        server.command += ["--listenPort", str(server.port), "--bindAddress", servers.HOST]
+    return server
+
+
+def _broker(kind: str, folder: Path, namesrv: str, flush: str) -> servers.BrokerServer:
+    settings = {"mappedFileSizeCommitLog": str(SEGMENT_SIZE), "flushDiskType": flush}
+    if kind == "congreve" and flush == "SYNC_FLUSH":
+        settings |= SOONEST
+    server = servers.broker(
+        "congreve" if kind == "congreve" else "java",
+        *(folder, namesrv),
+        settings=settings,
+        jvm=(*JVM, *PRETOUCH),
+        watchdog_millis=0,
+    )
+    if kind == "congreve":
+        server.environment = WITH_BYTECODE
+    elif kind == "java5":
+        _of_java5(server)
+    elif kind == "rust":
+        _of_rust(server, "broker", server.config)
+        server.command += ["-n", namesrv]
+    return server
+
+
+@contextmanager
+def running(kind: str, folder: Path, flush: str) -> Iterator[Running]:
+    """A broker with an empty store in the folder, which is removed afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)
+    namesrv = _namesrv(kind, folder / "namesrv")
+    broker = _broker(kind, folder / "broker", namesrv.address, flush)
+    try:
+        namesrv.start()
+        broker.start()
+        yield Running(kind, broker)
+    finally:
+        broker.kill()
+        namesrv.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def missing() -> dict[str, str]:
+    """By kind: the program without which it cannot run here."""
+    needs = {"rust": "cargo", "java5": "mvn", "java": "mvn"}
+    return {kind: tool for kind, tool in needs.items() if shutil.which(tool) is None}
