@@ -1,0 +1,1 @@
+"""A broker at a fixed rate for half an hour, while segments come and go."""
