@@ -1,8 +1,9 @@
 /* The client: connections, requests in flight, and their results.
  *
- * Closed loop: a slot asks again when its answer comes, and latency counts from the send. Open loop
- * (a rate): request i is due at begin + i / rate whatever the server does. Its connection is i modulo
- * their number, it waits there while all slots are busy, and latency counts from the time it was due.
+ * Closed loop: a slot asks again when its answer comes, and latency counts from the send. Open
+ * loop (a rate): request i is due at begin + i / rate whatever the server does. Its connection is
+ * i modulo their number, it waits there while all slots are busy, and latency counts from the time
+ * when it was due.
  */
 #define _GNU_SOURCE
 #include "loadgen.h"
@@ -208,7 +209,8 @@ static void pace(client *c)
         flush(c, n);
     }
     int64_t next = due_ns(c, c->dues);
-    struct itimerspec at = {.it_value = {.tv_sec = next / 1000000000, .tv_nsec = next % 1000000000}};
+    struct itimerspec at = {
+        .it_value = {.tv_sec = next / 1000000000, .tv_nsec = next % 1000000000}};
     timerfd_settime(c->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
@@ -224,8 +226,8 @@ static void begin_pace(client *c)
 
 /* --- answers */
 
-/* Whether a request is part of what is measured. In an open loop its time decides, not the answer's:
- * the slowest answers come after the end. */
+/* Whether a request is part of what is measured. In an open loop its time decides, not the
+ * answer's: the slowest answers come after the end. */
 static bool is_measured(const client *c, const slot *at)
 {
     return c->s->rate > 0 ? at->begun_ns >= c->begin_ns : c->measuring;

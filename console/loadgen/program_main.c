@@ -123,7 +123,8 @@ static settings parse(int argc, char **argv)
     if (s.access_key)
         s.secret_key = getenv("CONGREVE_SECRET_KEY");
     if (s.port < 0 || optind != argc || strlen(s.topic) > 100
-        || (s.rate > 0 && s.count) || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
+        || (s.rate > 0 && s.count)
+        || !s.access_key != !s.secret_key || (s.access_key && s.deliver_within_s)) {
         fputs(USAGE, stderr);
         exit(2);
     }
