@@ -26,6 +26,7 @@ from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
+from congreve.broker.metadata.topics import reply_topic
 from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
@@ -277,6 +278,7 @@ class Broker(Lifecycle):
             self._guard.peer_log,
             own_key=config.broker_access_key,
             changed=self._accounts_changed,
+            reply_topic=reply_topic(config),
             replay_window_ms=config.acl_replay_window_mills,
         )
         if not access.can_compile:

@@ -16,6 +16,7 @@ from congreve.broker.group.clients import ClientChannel
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
+from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import (
@@ -35,6 +36,7 @@ class AccessControl:
 
     It awaits `changed` after the accounts have changed, because allowed requests may be forbidden
     now.
+    Only administrators read `reply_topic`, and where brokers park messages.
     `own_key` is the access key with which the broker signs its own requests; empty: it does not.
     With a `replay_window_ms` each request passes only once, and only within that time after it was
     signed. (RocketMQ: PlainAccessValidator.)
@@ -49,6 +51,7 @@ class AccessControl:
         *,
         own_key: str,
         changed: Callable[[], Awaitable[None]],
+        reply_topic: str,
         replay_window_ms: int = 0,
     ) -> None:
         self.files = files
@@ -61,9 +64,9 @@ class AccessControl:
         """The accounts for compiled code, once the store is open."""
         self._replays = ReplayGuard(replay_window_ms, clock) if replay_window_ms else None
         self._numbers = RequestNumbers(clock.now)
-        self._gate = Gate(
-            lambda: self.accounts, rules(self._find), AuditLog(clock), peer_log, self._replays
-        )
+        self._private = NOT_FOR_CONSUMERS | {reply_topic}
+        table = rules(self._find, self._private)
+        self._gate = Gate(lambda: self.accounts, table, AuditLog(clock), peer_log, self._replays)
 
     @property
     def accounts(self) -> Accounts:
@@ -89,7 +92,7 @@ class AccessControl:
     def compile(self) -> None:
         """Make the table for compiled code; the store is open."""
         if self._sha1 is not None and self.can_compile:
-            self.table = AccountTable(self._sha1)
+            self.table = AccountTable(self._sha1, self._private)
             self.table.replace(self.accounts.by_key.values())
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:

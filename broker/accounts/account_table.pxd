@@ -46,6 +46,7 @@ cdef struct AccountEntry:
 cdef class AccountTable:
     cdef pthread_rwlock_t lock
     cdef Sha1 sha1
+    cdef object private         # the topics that only administrators read
     cdef Key **slots            # of AccountEntries
     cdef Py_ssize_t capacity
 

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 from congreve.broker.accounts cimport signed_requests
 from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
-from congreve.records.message.topics cimport RETRY_PREFIX
+from congreve.records.message.topics cimport DLQ_PREFIX, RETRY_PREFIX
 from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
 from congreve.remoting.wire.frame cimport (
     FRAME_WHOLE,
@@ -23,13 +23,14 @@ from congreve.remoting.wire.frame cimport (
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 from congreve.broker.accounts.accounts import Perm
-from congreve.records.message.topics import TRACE_TOPIC
+from congreve.records.message.topics import NOT_FOR_CONSUMERS, TRACE_TOPIC
 
 cdef enum:
     DENY = 1
     PUB = 4
     SUB = 8
     RETRY_LENGTH = 7            # of RETRY_PREFIX
+    DLQ_LENGTH = 5
 
 
 cdef void free_perms(PermTable *table) noexcept:
@@ -90,27 +91,36 @@ cdef int fill_perms(PermTable *table, dict perms, int default) except -1:
     return 0
 
 
-cdef bint perm_of(const PermTable *table, const uint8_t *name, int32_t length,
-                  uint8_t wanted) noexcept nogil:
+cdef uint8_t perm_of(const PermTable *table, const uint8_t *name, int32_t length,
+                     uint8_t default) noexcept nogil:
     cdef Key key = key_of(name, length)
     cdef PermEntry *entry = <PermEntry *> slot_of(table.slots, table.capacity, &key)[0]
-    return ((table.default_perm if entry == NULL else entry.perm) & wanted) != 0
+    return default if entry == NULL else entry.perm
+
+
+cdef bint group_allows(const AccountEntry *account, const uint8_t *group, int32_t length,
+                       uint8_t wanted) noexcept nogil:
+    return (perm_of(&account.groups, group, length, account.groups.default_perm) & wanted) != 0
 
 
 cdef bint topic_allows(const AccountEntry *account, Slice topic, uint8_t wanted) noexcept nogil:
-    """Whether the account may use the topic; a retry topic belongs to its group."""
+    """Whether the account may use the topic; a retry topic belongs to its group, and so do its dead
+    letters (Account.topic_perm)."""
+    cdef uint8_t default = account.topics.default_perm
     if topic.length >= RETRY_LENGTH and memcmp(topic.data, RETRY_PREFIX, RETRY_LENGTH) == 0:
-        return perm_of(
-            &account.groups, topic.data + RETRY_LENGTH, topic.length - RETRY_LENGTH, SUB
+        return group_allows(account, topic.data + RETRY_LENGTH, topic.length - RETRY_LENGTH, SUB)
+    if topic.length >= DLQ_LENGTH and memcmp(topic.data, DLQ_PREFIX, DLQ_LENGTH) == 0:
+        default = default & PUB | SUB & perm_of(
+            &account.groups, topic.data + DLQ_LENGTH, topic.length - DLQ_LENGTH, 0
         )
-    return perm_of(&account.topics, topic.data, topic.length, wanted)
+    return (perm_of(&account.topics, topic.data, topic.length, default) & wanted) != 0
 
 
 cdef bint may_send(const AccountEntry *account, const SendHeader *send) noexcept nogil:
     return send.complete and (account.may_do_all or (
         topic_allows(account, send.topic, PUB)
-        and (not send.sys_flag & SYS_TRANSACTION_MASK or perm_of(
-            &account.groups, send.producer_group.data, send.producer_group.length, PUB
+        and (not send.sys_flag & SYS_TRANSACTION_MASK or group_allows(
+            account, send.producer_group.data, send.producer_group.length, PUB
         ))
     ))
 
@@ -120,9 +130,7 @@ cdef bint may_pull(const AccountEntry *account, const Header *header) noexcept n
     read_pull_header(header, &pull)
     return pull.complete and (account.may_do_all or (
         topic_allows(account, pull.topic, SUB)
-        and perm_of(
-            &account.groups, pull.consumer_group.data, pull.consumer_group.length, SUB
-        )
+        and group_allows(account, pull.consumer_group.data, pull.consumer_group.length, SUB)
     ))
 
 
@@ -130,10 +138,10 @@ cdef bint may_pull(const AccountEntry *account, const Header *header) noexcept n
 cdef class AccountTable:
     """The current accounts, which replace() changes while other threads check requests.
 
-    (RocketMQ: PlainPermissionManager.)
+    Only administrators read the topics in `private`. (RocketMQ: PlainPermissionManager.)
     """
 
-    def __cinit__(self, Sha1 sha1 not None):
+    def __cinit__(self, Sha1 sha1 not None, frozenset private not None=NOT_FOR_CONSUMERS):
         cdef pthread_rwlockattr_t attributes
         pthread_rwlockattr_init(&attributes)
         # Busy lanes must not keep replace() waiting, which holds the interpreter's lock.
@@ -141,6 +149,7 @@ cdef class AccountTable:
         pthread_rwlock_init(&self.lock, &attributes)
         pthread_rwlockattr_destroy(&attributes)
         self.sha1 = sha1
+        self.private = private
         self.replace(())
 
     def __dealloc__(self):
@@ -178,11 +187,11 @@ cdef class AccountTable:
         slot_of(slots, capacity, &entry.access_key)[0] = &entry.access_key
         entry.may_do_all = account.may_do_all
         self.sha1.set_key(&entry.secret, secret, len(secret))
-        owned = account.topics.get(TRACE_TOPIC, account.default_topic_perm)
-        traces = Perm.PUB if owned & Perm.DENY else owned | Perm.PUB
-        fill_perms(
-            &entry.topics, {**account.topics, TRACE_TOPIC: traces}, account.default_topic_perm
-        )
+        topics = {name: account.topic_perm(name) for name in (*account.topics, TRACE_TOPIC)}
+        reads = Perm.SUB if account.admin else Perm(0)
+        for name in self.private:
+            topics[name] = account.topic_perm(name) & Perm.PUB | reads
+        fill_perms(&entry.topics, topics, account.default_topic_perm)
         fill_perms(&entry.groups, account.groups, account.default_group_perm)
         return 0
 

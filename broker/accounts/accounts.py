@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from congreve.broker.accounts.addresses import AddressPattern
-from congreve.records.message.topics import RETRY_PREFIX, TRACE_TOPIC
+from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 
 KEY_MIN = 7
 """Characters that an access key and a secret key must have."""
@@ -19,6 +19,11 @@ class Perm(IntFlag):
     DENY = 1
     PUB = 4
     SUB = 8
+
+    @property
+    def granted(self) -> "Perm":
+        """PUB and SUB, as far as they are given: DENY denies both."""
+        return Perm(0) if self & Perm.DENY else self & (Perm.PUB | Perm.SUB)
 
 
 PERM_TEXTS = {
@@ -39,11 +44,12 @@ class Kind(Enum):
 
 
 class Need(NamedTuple):
-    """A request needs one of the bits of `perm` for a topic or a group."""
+    """A request needs one of the bits of `perm` for a topic or a group, or an administrator."""
 
     kind: Kind
     name: str
     perm: Perm
+    admin: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind.value}:{self.name}"
@@ -86,14 +92,27 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return next((need for need in needs if not self._meets(need)), None)
 
-    def _meets(self, need: Need) -> bool:
-        if need.kind is Kind.TOPIC:
-            if need.name == TRACE_TOPIC and need.perm == Perm.PUB:
-                return True  # clients write their traces there
-            owned = self.topics.get(need.name, self.default_topic_perm)
+    def topic_perm(self, topic: str) -> Perm:
+        """What the account may do with a topic that is not a retry topic."""
+        owned = self.topics.get(topic)
+        if owned is not None:
+            perm = owned.granted
+        elif topic.startswith(DLQ_PREFIX):
+            # A group's dead letters are of all its topics: no default opens them for reading.
+            group = self.groups.get(topic.removeprefix(DLQ_PREFIX), Perm.DENY)
+            perm = self.default_topic_perm.granted & Perm.PUB | group.granted & Perm.SUB
         else:
-            owned = self.groups.get(need.name, self.default_group_perm)
-        return not owned & Perm.DENY and bool(owned & need.perm)
+            perm = self.default_topic_perm.granted
+        return perm | Perm.PUB if topic == TRACE_TOPIC else perm  # clients write their traces there
+
+    def _meets(self, need: Need) -> bool:
+        if need.admin:
+            return self.admin
+        if need.kind is Kind.TOPIC:
+            owned = self.topic_perm(need.name)
+        else:
+            owned = self.groups.get(need.name, self.default_group_perm).granted
+        return bool(owned & need.perm)
 
 
 class Accounts(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from congreve.records.message.properties import (
     TRANSACTION_PREPARED,
 )
 from congreve.records.message.property_codec import decode_properties
-from congreve.records.message.topics import PARKED, TRANS_HALF_TOPIC
+from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -44,22 +44,30 @@ class Rule(msgspec.Struct, frozen=True):
     """What one request code needs beside a valid signature.
 
     Requests of administrators are audited, unless they are `routine`. An `open` one needs nothing.
+    Only administrators read the topics in `private`.
     """
 
     sources: tuple[Source, ...] = ()
     admin: bool = False
     routine: bool = False
     open: bool = False
+    private: frozenset[str] = frozenset()
 
     def needs(self, request: RemotingCommand) -> Iterator[Need]:
         """All needs of a request. Raises CongreveError for one that is malformed."""
         for source in self.sources:
-            yield from source(request)
+            for need in source(request):
+                reads = need.kind is Kind.TOPIC and need.perm & Perm.SUB
+                yield need._replace(admin=bool(reads) and need.name in self.private)
 
 
-def rules(find: FindRecord) -> Mapping[int, Rule]:
-    """The rules of all request codes; `find` reads the messages that requests refer to."""
-    return _of_producers(find) | _of_consumers(find) | _of_queries(find) | _of_administrators()
+def rules(find: FindRecord, private: frozenset[str] = NOT_FOR_CONSUMERS) -> Mapping[int, Rule]:
+    """The rules of all request codes; `find` reads the messages that requests refer to.
+
+    Only administrators read the topics in `private`.
+    """
+    table = _of_producers(find) | _of_consumers(find) | _of_queries(find) | _of_administrators()
+    return {code: msgspec.structs.replace(rule, private=private) for code, rule in table.items()}
 
 
 def _of_producers(find: FindRecord) -> dict[int, Rule]:
@@ -221,7 +229,7 @@ def _message(find: FindRecord, field: str, perm: Perm) -> Source:
             # The same answer whether there is no message or one of another account.
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no message at {field} {text[:20]!r}")
         topic = record.topic
-        if topic in PARKED or topic == TRANS_HALF_TOPIC:
+        if topic in NOT_FOR_CONSUMERS:  # the broker has set the property
             topic = record.properties.get(REAL_TOPIC, topic)
         yield topic_need(topic, perm)
 

@@ -29,9 +29,8 @@ class ClientIds:
 
     An id belongs to the account whose heartbeat named it first, and to that account's latest
     connection with it. It stays the account's for `CHANNEL_EXPIRED_S` after the connection has
-    ended, so that no other account gets what is meant for a client
-    that connects again. Without accounts
-    the latest heartbeat has the id. (RocketMQ: ProducerManager.clientChannelTable.)
+    ended, so that no other account gets what is meant for a client that connects again. Without
+    accounts the latest heartbeat has the id. (RocketMQ: ProducerManager.clientChannelTable.)
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

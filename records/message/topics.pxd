@@ -7,12 +7,14 @@ cdef extern from *:
     #define CONGREVE_TRANS_HALF_TOPIC "RMQ_SYS_TRANS_HALF_TOPIC"
     #define CONGREVE_TRANS_OP_HALF_TOPIC "RMQ_SYS_TRANS_OP_HALF_TOPIC"
     #define CONGREVE_RETRY_PREFIX "%RETRY%"
+    #define CONGREVE_DLQ_PREFIX "%DLQ%"
     """
     const char *SCHEDULE_TOPIC "CONGREVE_SCHEDULE_TOPIC"
     const char *TIMER_TOPIC "CONGREVE_TIMER_TOPIC"
     const char *TRANS_HALF_TOPIC "CONGREVE_TRANS_HALF_TOPIC"
     const char *TRANS_OP_HALF_TOPIC "CONGREVE_TRANS_OP_HALF_TOPIC"
     const char *RETRY_PREFIX "CONGREVE_RETRY_PREFIX"
+    const char *DLQ_PREFIX "CONGREVE_DLQ_PREFIX"
 
 cdef enum:
     TIMER_QUEUE_ID = 0          # the one queue of the timer topic

@@ -54,6 +54,14 @@ NOT_FOR_PRODUCERS = frozenset(
         OFFSET_MOVED_EVENT_TOPIC,
     )
 )
+#: Topics in which brokers keep messages of other topics, and notes about them; accounts read such a
+#: message only as one of its real topic.
+NOT_FOR_CONSUMERS = PARKED | {
+    RECALL_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+}
 #: Topics that all namespaces share and every broker has.
 SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {
     AUTO_CREATE_TOPIC_KEY_TOPIC,

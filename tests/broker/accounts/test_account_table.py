@@ -11,6 +11,7 @@ from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
 from congreve.engine.clock import ManualClock
+from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
@@ -57,7 +58,14 @@ def test_the_instructions_are_used_where_the_processor_has_them() -> None:
 
 
 perms = st.sampled_from([Perm.DENY, Perm.PUB, Perm.SUB, Perm.PUB | Perm.SUB, Perm.DENY | Perm.SUB])
-names = st.sampled_from(["T", "U", "ü", "RMQ_SYS_TRACE_TOPIC", "%RETRY%G", "%RETRY%", "G", ""])
+PRIVATE = NOT_FOR_CONSUMERS | {"C_REPLY_TOPIC"}
+names = st.sampled_from(
+    [
+        *("T", "U", "ü", "RMQ_SYS_TRACE_TOPIC", "G", ""),
+        *("%RETRY%G", "%RETRY%", "%DLQ%G", "%DLQ%"),
+        *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "C_REPLY_TOPIC"),
+    ]
+)
 groups = st.sampled_from(["G", "H", "ü"])
 keys = ["first-key", "second-key", "ünlike-key"]
 accounts = st.builds(
@@ -113,8 +121,8 @@ def test_compiled_code_and_the_gate_allow_the_same_requests(
     ]
     known = Accounts(by_key={each.access_key: each for each in owners})
     audit = AuditLog(ManualClock())
-    gate = Gate(lambda: known, rules(lambda _: None), audit, PeerLog())
-    table = AccountTable(sha1())
+    gate = Gate(lambda: known, rules(lambda _: None, PRIVATE), audit, PeerLog())
+    table = AccountTable(sha1(), PRIVATE)
     table.replace(owners)
     assert len(table) == len(owners)
     headers = HeaderDecoder()

@@ -146,8 +146,8 @@ async def test_every_code_accepts_accounts_with_the_permission(tmp_path: Path) -
 async def test_a_code_without_a_row_prevents_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without_pulls(find):
-        return {code: rule for code, rule in rules(find).items() if code != 11}
+    def without_pulls(find, private):
+        return {code: rule for code, rule in rules(find, private).items() if code != 11}
 
     monkeypatch.setattr("congreve.broker.accounts.access_control.rules", without_pulls)
     with pytest.raises(BrokerError, match=r"without a rule: \[11\]"):
