@@ -13,6 +13,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
+from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.bodies import (
     GroupList,
     MessageQueue,
@@ -111,8 +112,11 @@ class GroupAdminProcessor:
                 f"retryQueueNums[{group.retry_queue_nums}] is not from 0 to {QUEUES_MAX}",
             )
         self._groups.update(group)
+        retry = retry_topic(group.group_name)
+        if retry in self._topics.table:
+            self._topics.create_internal(retry, group.retry_queue_nums)
         logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
-        await self._groups.file.saved()
+        await asyncio.gather(self._groups.file.saved(), self._topics.file.saved())
         return request.reply(ResponseCode.SUCCESS)
 
     async def delete_group(

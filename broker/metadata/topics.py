@@ -175,19 +175,26 @@ class TopicConfigManager:
     def create_internal(
         self, topic: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE, sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic, created when absent: retry, dead-letter and the broker's own topics."""
-        known = self.table.get(topic)
-        if known is not None:
-            return known
-        created = TopicConfig(
+        """A retry, dead-letter or own topic of the broker, with at least `queue_nums` queues.
+
+        It is created when absent. One with fewer queues gets the missing ones: what the broker
+        writes to queue `queue_nums` - 1 must be where consumers read.
+        """
+        known = self.table.get(topic) or TopicConfig(
             topic_name=topic,
-            read_queue_nums=queue_nums,
-            write_queue_nums=queue_nums,
+            read_queue_nums=0,
+            write_queue_nums=0,
             perm=perm,
             topic_sys_flag=sys_flag,
         )
-        self.update(created)
-        return created
+        wanted = msgspec.structs.replace(
+            known,
+            read_queue_nums=max(known.read_queue_nums, queue_nums),
+            write_queue_nums=max(known.write_queue_nums, queue_nums),
+        )
+        if topic not in self.table or wanted != known:
+            self.update(wanted)
+        return wanted
 
     def update(self, config: TopicConfig) -> None:
         """Add or replace a topic.

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from congreve.broker.config import BrokerConfig
@@ -148,6 +149,14 @@ def test_every_change_requests_a_save(topics):
     topics.delete("T")
     topics.delete("T")
     assert len(saves) == 2
+
+
+def test_an_internal_topic_has_at_least_the_queues_that_the_broker_uses(topics):
+    topics.create_internal("%RETRY%G", 2)
+    topics.update(msgspec.structs.replace(topics.get("%RETRY%G"), read_queue_nums=1, perm=4))
+    grown = topics.create_internal("%RETRY%G", 3)
+    assert (grown.read_queue_nums, grown.write_queue_nums, grown.perm) == (3, 3, 4)
+    assert topics.create_internal("%RETRY%G", 1) == grown == topics.get("%RETRY%G")
 
 
 @pytest.mark.parametrize("name", ["a", "%RETRY%g-1_x|y", "A" * 127])

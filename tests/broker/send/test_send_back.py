@@ -83,6 +83,28 @@ def test_messages_sent_back_to_a_group_without_retry_queues_are_dropped(bench):
     assert bench.store.log.max_offset == end
 
 
+@pytest.mark.parametrize("earlier", [1, 2])
+def test_a_retry_lies_where_consumers_read_when_its_group_gets_more_retry_queues(bench, earlier):
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=earlier))
+    bench.send()
+    assert back(bench).code == 0
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=4))
+    assert back(bench).code == 0
+    retry = bench.topics.get("%RETRY%G")
+    assert bench.stored("SCHEDULE_TOPIC_XXXX", 2, 1).properties["REAL_QID"] == "3"
+    assert (retry.read_queue_nums, retry.write_queue_nums) == (4, 4)
+
+
+def test_a_retry_topic_keeps_its_queues_when_its_group_gets_fewer(bench):
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=4))
+    bench.send()
+    back(bench)
+    bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=2))
+    back(bench)
+    assert bench.stored("SCHEDULE_TOPIC_XXXX", 2, 1).properties["REAL_QID"] == "1"
+    assert bench.topics.get("%RETRY%G").read_queue_nums == 4
+
+
 def forge(bench, topic: str) -> int:
     """Send a body that holds a whole record at its own physical offset; returns that offset."""
     at = bench.store.log.max_offset + BODY_AT
