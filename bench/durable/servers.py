@@ -64,7 +64,7 @@ def _output(command: Sequence[str]) -> str:
     return done.stdout + done.stderr
 
 
-# --- JetStream
+# --- jetstream
 
 
 @cache
@@ -125,7 +125,7 @@ def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-# --- Kafka
+# --- kafka
 
 
 @cache
