@@ -24,6 +24,7 @@ from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
+from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks
 from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.store_folder import StoreFolder
 from congreve.engine.table_retention import TableRetention
@@ -65,11 +66,13 @@ class MessageStore(ReadableStore):
         on_arrival: Callable[[ConsumeQueue], None] | None = None,
         disk_use: Callable[[str], float] = used_share,
         exported_topics: Collection[str] | None = None,
+        mark_interval_s: float = INTERVAL_S,
     ) -> None:
         """Read and write nothing on disk before start().
 
         `disk_use(folder)` returns the used share of the folder's partition, 0 to 1. Messages of
-        `exported_topics` stay until `exported.json` says that tables have them.
+        `exported_topics` stay until `exported.json` says that tables have them. A durable mark is
+        written about every `mark_interval_s`.
         """
         self.config = config
         self.clock = Clock() if clock is None else clock
@@ -77,13 +80,7 @@ class MessageStore(ReadableStore):
         """The file layer of all files but the log's segments, which `backend` has."""
         self.backend = make_backend(config, files) if backend is None else backend
         self.on_arrival = on_arrival
-        queues = QueueTable(
-            config.consume_queue_dir,
-            config.mapped_file_size_consume_queue,
-            writable_limit=config.max_mapped_queues,
-            removed_folder=config.removed_queues_dir,
-            files=files,
-        )
+        queues = _queue_table(config, files)
         segment_size = config.mapped_file_size_commit_log
         log = CommitLog(config.commit_log_dir, segment_size, self.backend, self.clock, files)
         self.health = Health(self.backend)
@@ -123,6 +120,10 @@ class MessageStore(ReadableStore):
             durable=lambda: self.backend.durable_offset,
             request=self.backend.request,
         )
+        self._mark_file = DurableMarkFile(config.own_dir, files)
+        self._marks = DurableMarks(
+            self._mark_file, log, self.backend, self.health, interval_s=mark_interval_s
+        )
         self._open = False
         self._no_space: tuple[str, int] | None = None  # why a message found no space, at which end
 
@@ -148,6 +149,7 @@ class MessageStore(ReadableStore):
         self.flush_timer.start()
         self._housekeeping.start()
         self._late_checks.start()
+        self._marks.start()
         self._open = True
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
@@ -161,12 +163,16 @@ class MessageStore(ReadableStore):
             self.queues.load()
         else:
             self.queues.load(known.end_of)
+        mark = self._mark_file.load()
+        if mark is not None and cut_at is not None and cut_at < mark.end:
+            self._mark_file.clear()  # before the log loses what the mark names
         recovery = Recovery(
             self.config,
             self.log,
             self.queues,
             times=self._checkpointer.times,
             known=known,
+            mark=mark,
             clean=clean,
             repair=self.repair,
         )
@@ -182,6 +188,8 @@ class MessageStore(ReadableStore):
             self._checkpointer.resume(self.recovery.last_record, len(last))
         elif cut_at is not None:
             self._checkpointer.resume(-1, 0)
+        is_marked = recovery.marked <= self.recovery.end
+        self._marks.resume(recovery.marked if is_marked else 0, self.recovery.last_record)
         self.backend.start(self.recovery.durable)
         if not self.log.segments:
             self.log.next_segment()  # a full disk fails the start, not the first message
@@ -213,6 +221,7 @@ class MessageStore(ReadableStore):
         self._late_checks.stop()
         self.repairs.stop()
         self._housekeeping.stop()
+        self._marks.stop()
         self.flush_timer.stop()
         self.cold_reads.stop()
         if self.index is not None:
@@ -220,6 +229,7 @@ class MessageStore(ReadableStore):
         healthy = False
         try:
             healthy = self._housekeeping.checkpoint()
+            self._marks.round()
             self.queues.close()
             self.log.close()
         except (StoreError, BackendError, OSError, MemoryError) as error:
@@ -401,3 +411,13 @@ class MessageStore(ReadableStore):
             commit_log_disk_use=self._disk_use(self.config.commit_log_dir),
             consume_queue_disk_use=self._disk_use(self.config.root_dir),
         )
+
+
+def _queue_table(config: StoreConfig, files: FileSystem) -> QueueTable:
+    return QueueTable(
+        config.consume_queue_dir,
+        config.mapped_file_size_consume_queue,
+        writable_limit=config.max_mapped_queues,
+        removed_folder=config.removed_queues_dir,
+        files=files,
+    )

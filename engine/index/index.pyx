@@ -30,7 +30,6 @@ from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLB
 from congreve.records.message.properties cimport KEYS, UNIQ_KEY
 from congreve.records.record cimport (
     RECORD_BLANK,
-    RECORD_END,
     RECORD_OK,
     RecordCheck,
     RecordView,
@@ -47,6 +46,7 @@ from datetime import datetime
 from congreve.engine.errors import StoreError
 from congreve.engine.health import may_have_lost
 from congreve.engine.index.state import IndexState, IndexStateFile
+from congreve.engine.recovery.scan import LogScanner
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK
 
@@ -224,9 +224,16 @@ cdef class KeyIndex(IndexFiles):
         elif stop == STOP_ENTRIES:
             self.current.make_room()
         elif stop == STOP_DAMAGED:
-            logger.error("no record at %d: the index skips this segment", self.position)
-            self.position = self.segment.base_offset + self.segment.size
+            self.pass_damage()
         return 0
+
+    def pass_damage(self):
+        """Continue with the next record of the segment."""
+        cdef int64_t base = self.segment.base_offset
+        cdef int64_t end = self.segment.published_end()
+        found = LogScanner().resync(self.segment, base, self.position + 1)
+        logger.error("no record at %d: the index continues at %d", self.position, found or end)
+        self.position = found or end
 
     def pause(self):
         """Wait before a retry after a shortage; returns False when the thread must stop."""
@@ -312,7 +319,7 @@ cdef class KeyIndex(IndexFiles):
         while self.position < end:
             status = check(data + (self.position - base), end - self.position, self.position,
                            False, &view)
-            if status == RECORD_BLANK or status == RECORD_END:
+            if status == RECORD_BLANK:
                 self.position = base + self.segment.size
                 return STOP_ENDED
             if status != RECORD_OK:

@@ -41,6 +41,7 @@ cdef class CommitLog:
     """Physical offset of the first byte that the log still holds."""
     cdef readonly int64_t last_store_timestamp
     """Milliseconds since 1970 of the newest append of this run, 0 before it."""
+    cdef int64_t last_record        # the last whole record of this run, -1 before it
     cdef int64_t next_report        # the offset at which the writer next reports its position
     cdef bint starved               # the backend had no memory for the current record
     cdef int follower               # an eventfd that the next append signals, -1 for none
@@ -76,7 +77,7 @@ cdef class CommitLog:
     cdef bint has_room(self, int64_t size) noexcept nogil
     cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
                     int64_t store_timestamp) noexcept nogil
-    cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
-                           const Appended *appended) noexcept nogil
+    cdef int64_t encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
+                              const Appended *appended) noexcept nogil
     cdef void report_position(self) noexcept nogil
     cdef bint retry(self, AppendStatus status, ConsumeQueue queue) except -1

@@ -8,9 +8,10 @@ from congreve.engine.clock cimport Clock
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.log.batch_entries cimport put_batch
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.io_backends.atomic cimport store_release
+from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.backend cimport Backend, Segment, signal
 from congreve.records cimport layout
+from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.record cimport (
     RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
     is_legal, read_batch_element,
@@ -18,6 +19,7 @@ from congreve.records.record cimport (
 
 from congreve.engine.errors import MessageIllegalError, StoreError, StoreFormatError
 from congreve.engine.log.append_result import AppendResult
+from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.log.preparation import SegmentPreparation
 from congreve.engine.log.segment_files import find_segments, remove_files, segment_path
 from congreve.io_backends.errors import NoBufferError
@@ -59,7 +61,7 @@ cdef class CommitLog:
         self.lock = AppendLock()
         self.segments = ()
         self.prepare_at = INT64_MAX
-        self.follower = -1
+        self.follower = self.last_record = -1
         self.preparation = SegmentPreparation(folder, segment_size, backend, files)
 
     # --- appending
@@ -89,6 +91,7 @@ cdef class CommitLog:
         cdef Message element = message[0]
         cdef int64_t total = 0
         cdef int64_t count = 0
+        cdef int64_t last
         cdef int32_t position = 0
         cdef int32_t size
         if message.sys_flag & layout.SYS_TRANSACTION_MASK or length <= 0:
@@ -113,9 +116,10 @@ cdef class CommitLog:
         appended.store_timestamp = now_ms
         appended.count = <int32_t> count
         appended.end = self.max_offset + total
-        self.encode_batch(&element, batch, length, appended)
+        last = self.encode_batch(&element, batch, length, appended)
         self.active.publish(appended.end - self.active.base_offset)
         store_release(&self.max_offset, appended.end)
+        store_release(&self.last_record, last)
         self.last_store_timestamp = appended.store_timestamp
         if not put_batch(queue, &element, batch, length, appended.physical_offset):
             return APPEND_QUEUE_ROOM
@@ -124,8 +128,9 @@ cdef class CommitLog:
         return APPEND_OK
 
     # Encodes the first record last: after a kill before that, the log ends where the batch begins.
-    cdef void encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
-                           const Appended *appended) noexcept nogil:
+    # Returns the physical offset of the batch's last record.
+    cdef int64_t encode_batch(self, Message *element, const uint8_t *batch, int32_t length,
+                              const Appended *appended) noexcept nogil:
         cdef uint8_t *first = (
             self.active.data + (appended.physical_offset - self.active.base_offset)
         )
@@ -143,6 +148,7 @@ cdef class CommitLog:
         read_batch_element(batch, length, element)
         encode(first, element, encoded_size(element), appended.queue_offset,
                appended.physical_offset, appended.store_timestamp)
+        return appended.physical_offset + at
 
     # Ends the open segment with a blank if `size` bytes and a later blank do not fit.
     cdef bint has_room(self, int64_t size) noexcept nogil:
@@ -174,6 +180,7 @@ cdef class CommitLog:
                store_timestamp)
         self.active.publish(used + size)
         store_release(&self.max_offset, start + size)
+        store_release(&self.last_record, start)
         self.last_store_timestamp = store_timestamp
         if entry:
             queue.put(start, <int32_t> size, message.tags_code)
@@ -249,6 +256,28 @@ cdef class CommitLog:
                  &view) != RECORD_OK:
             return None
         return memoryview(segment)[at:at + view.size]
+
+    def newest_record(self):
+        """The last record that this run has appended, as a NamedRecord; None before the first."""
+        cdef int64_t last = load_acquire(&self.last_record)
+        return None if last < 0 else self.named_record(last)
+
+    def named_record(self, int64_t physical_offset):
+        """What the header here says, whether it is a record or not; None outside the log."""
+        cdef Segment segment = self.segment_at(physical_offset)
+        cdef const uint8_t *at
+        cdef int64_t born_host = layout.HOST_V4
+        if segment is None or physical_offset + layout.RECORD_FIXED > (
+            segment.base_offset + segment.size
+        ):
+            return None
+        at = segment.data + (physical_offset - segment.base_offset)
+        if load_i32(at + layout.AT_SYS_FLAG) & layout.SYS_BORN_HOST_V6:
+            born_host = layout.HOST_V6
+        return NamedRecord(
+            physical_offset, load_i32(at + layout.AT_SIZE), load_i32(at + layout.AT_BODY_CRC),
+            load_i64(at + layout.AT_BORN_HOST + born_host),
+        )
 
     # --- opening, cutting, closing
 

@@ -2,8 +2,8 @@
 
 The log is authoritative. Congreve's checkpoint gives the record up to which the queues are complete
 on disk, so recovery reads only the log after it. Without one (in a store of another broker) it
-reads the whole log. Damage before the checkpoint loses the damaged records; damage after it ends
-the log there.
+reads the whole log. Damage before the checkpoint or the durable mark loses the damaged records;
+damage after both ends the log there.
 """
 
 import logging
@@ -11,9 +11,15 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreFormatError
+from congreve.engine.file_sizes import ENTRY_SIZE
+from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.queue.repair import QueueRepair, UncheckedFile
@@ -85,8 +91,8 @@ class _NewQueues:
 class Recovery:
     """Recovers the log and the queues (RocketMQ: CommitLog.recoverNormally, recoverAbnormally).
 
-    `known` is Congreve's checkpoint, or None; `clean` says whether the last stop was clean. It
-    avoids the defects D5 to D9, D12 and D14.
+    `known` is Congreve's checkpoint, or None, `mark` the durable mark, or None; `clean` says
+    whether the last stop was clean. It avoids the defects D5 to D9, D12 and D14.
     """
 
     def __init__(
@@ -97,19 +103,24 @@ class Recovery:
         *,
         times: Checkpoint,
         known: QueueCheckpoint | None,
+        mark: NamedRecord | None,
         clean: bool,
         repair: QueueRepair,
     ) -> None:
         self.unchecked: list[UncheckedFile] = []
         """Files that are not checked yet: queue, start, stop, CRC-32 (queue/sums.py)."""
+        self.marked = 0
+        """Everything before it was durable, by the mark of this log; 0 without such a mark."""
         self._config = config
         self._log = commit_log
         self._queues = queues
         self._times = times
         self._known = known
+        self._mark = mark
         self._clean = clean
         self._repair = repair
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
+        self._ends: dict[ConsumeQueue, int] = {}
         self._to_check = CHECKED_AT_START
         self._damaged = 0
 
@@ -122,15 +133,18 @@ class Recovery:
         segments = self._log.segments
         if not segments:
             return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, 0.0)
+        self._check_mark()
         plan = self._plan()
         records = 0
         if self._lost:
             some = self._scanner(_LostQueues(self._lost))
-            self._walk(some, plan.rebuild, plan.trusted, plan.start)
+            self._walk(some, plan.rebuild, max(plan.trusted, self.marked), plan.start)
             self._check_rebuilt()
             records = some.records
         scanner = self._scanner(_NewQueues(self._queues) if self._known is None else self._queues)
-        end = self._walk(scanner, plan.start, plan.trusted)
+        end = self._walk(scanner, plan.start, max(plan.trusted, self.marked))
+        if self._damaged:
+            self._keep_ends()
         last_record = scanner.last_record
         if not scanner.records and self._known is not None:
             last_record = self._known.last_record
@@ -162,13 +176,28 @@ class Recovery:
             parking=self._repair.parking,
         )
 
+    def _check_mark(self) -> None:
+        mark = self._mark
+        if mark is None:
+            return
+        if mark.is_same(self._log.named_record(mark.record)):
+            self.marked = mark.end
+        else:
+            logger.warning(
+                "the log does not have the record at %d that was on disk: another program has used"
+                " it, or it lost its end; if it is damaged at its end, it is cut there",
+                mark.record,
+            )
+
     def _plan(self) -> _Plan:
         if self._known is not None:
             if self._names_this_log(self._known):
+                self._note_ends()
                 return self._from_checkpoint(self._known)
             logger.warning("ignoring the queue checkpoint: it is of another state of the log")
             self._known = None
             self._queues.load()
+        self._note_ends()
         first = self._log.segments[0].base_offset
         if self._clean:
             # All queues were complete, so the last record of any queue was in the log.
@@ -267,14 +296,17 @@ class Recovery:
         """Fill queues to their promised end: a queue offset is never assigned twice."""
         for queue, promise in self._lost.items():
             if queue.max < promise.max:
-                logger.error(
-                    "the log has no records for %d to %d of queue %d of %s",
-                    *(queue.max, promise.max - 1, queue.queue_id, queue.topic),
-                )
-                if queue.files:
-                    queue.fill_to(promise.max)
-                else:
-                    queue.start_at(promise.max)
+                self._fill(queue, promise.max)
+
+    def _fill(self, queue: ConsumeQueue, end: int) -> None:
+        logger.error(
+            "the log has no records for %d to %d of queue %d of %s",
+            *(queue.max, end - 1, queue.queue_id, queue.topic),
+        )
+        if queue.files:
+            queue.fill_to(end)
+        else:
+            queue.start_at(end)
 
     def _tell_lost(self, queue: ConsumeQueue, start: int, end: int) -> None:
         logger.warning(
@@ -303,14 +335,9 @@ class Recovery:
                 continue
             why = scanner.scan(segment, segment.base_offset, position, end)
             while why in (scan.BAD, scan.END) and scanner.position < trusted:
-                found = scanner.resync(segment, segment.base_offset, scanner.position + 1)
-                self._damaged += 1
-                logger.error(
-                    "the log is damaged at %d in %s; the next valid record is at %s",
-                    scanner.position,
-                    segment.path,
-                    "the next segment" if found is None else found,
-                )
+                found = self._pass_damage(scanner, segment)
+                if found is None and scanner.position < self.marked < segment_end:
+                    return self.marked
                 if found is None:
                     break
                 why = scanner.scan(segment, segment.base_offset, found, end)
@@ -322,6 +349,46 @@ class Recovery:
                 return scanner.position
             position = segment_end
         return position
+
+    def _pass_damage(self, scanner: LogScanner, segment: Segment) -> int | None:
+        """Where the scan goes on behind damage; None if the segment has no further record.
+
+        A record with an intact header keeps its entry, which readers pass.
+        """
+        bad, base = scanner.position, segment.base_offset
+        self._damaged += 1
+        if scanner.pass_body(segment, base, bad):
+            logger.error("the record at %d in %s is damaged", bad, segment.path)
+            return scanner.position
+        found = scanner.resync(segment, base, bad + 1)
+        logger.error(
+            "the log is damaged at %d in %s; the next valid record is at %s",
+            *(bad, segment.path, "the next segment" if found is None else found),
+        )
+        return found
+
+    def _note_ends(self) -> None:
+        """Note where the queues end on disk, with records below the mark.
+
+        If the log has lost the last record of a queue, only its entry says which offset it had.
+        """
+        if not self.marked:
+            return
+        each = self._queues.file_size // ENTRY_SIZE
+        for queue in self._queues:
+            end, physical = queue.first_after(self.marked), queue.max_physical_offset
+            data = queue.stored(end, (end // each + 1) * each) if queue.has_more else None
+            while data is not None:
+                count, physical = _plausible(data, physical, self.marked)
+                end += count
+                more = count and end % each == 0
+                data = queue.stored(end, end + each) if more else None
+            self._ends[queue] = end
+
+    def _keep_ends(self) -> None:
+        for queue, end in self._ends.items():
+            if queue.max < end:
+                self._fill(queue, end)
 
     def _cut(self, at: int) -> int:
         """Remove the entries of records behind `at`; returns the last record before it, or -1.
@@ -354,6 +421,18 @@ class Recovery:
                 end,
                 last.base_offset + last.size - end,
             )
+
+
+def _plausible(data: memoryview, physical: int, stop: int) -> tuple[int, int]:
+    """How many entries follow each other in the log from `physical` to `stop`; the end of those."""
+    entries: npt.NDArray[np.void] = np.frombuffer(data, CONSUME_QUEUE_ENTRY)
+    begins = entries["physical_offset"].astype(np.int64)
+    sizes = entries["size"].astype(np.int64)
+    ends = begins + sizes
+    earlier = np.concatenate(([physical], ends[:-1]))
+    right = (sizes > 0) & (begins >= earlier) & (ends <= stop)
+    count = len(right) if right.all() else int(right.argmin())
+    return count, int(ends[count - 1]) if count else physical
 
 
 def _first_record(segment: Segment) -> tuple[LogScanner, int]:

@@ -129,6 +129,19 @@ cdef class LogScanner:
         self.step()
         return True
 
+    def pass_body(self, segment, int64_t base_offset, int64_t start):
+        """Process the record at `start` although its body may have a wrong CRC; whether it did.
+
+        It does nothing if another part of the record is damaged.
+        """
+        cdef bint verify_crc = self.verify_crc
+        self.verify_crc = False
+        try:
+            self.scan(segment, base_offset, start, start + 1)
+        finally:
+            self.verify_crc = verify_crc
+        return self.position > start
+
     def resync(self, segment, int64_t base_offset, int64_t start):
         """Offset of the first complete, valid record at or after `start` in this segment."""
         cdef int64_t found

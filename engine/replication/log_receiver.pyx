@@ -125,6 +125,7 @@ cdef class LogReceiver:
                 self.publish(end)
                 if self.checker.last_record >= 0:
                     self.last_record = self.checker.last_record
+                    store_release(&self.log.last_record, self.last_record)
             self.dispatch()
         finally:
             self.log.lock.drop()

@@ -198,7 +198,7 @@ def test_d9_a_queue_that_ends_in_filler_takes_new_messages(tmp_path: Path) -> No
 
 def test_d11_a_second_process_changes_no_byte_of_a_store_in_use(tmp_path: Path) -> None:
     fill(tmp_path, 20)
-    with MessageStore(config_of(tmp_path)) as store:
+    with MessageStore(config_of(tmp_path), mark_interval_s=3600) as store:
         store.put(message(20))
         assert keys_found(store, "k19")  # the index is complete
         await_next_segment(store, tmp_path)  # no thread of the open store writes now

@@ -49,6 +49,7 @@ class Recorded:
             backend=FaultBackend(MmapBackend(), FaultPlan(), self.files.note),
             files=self.files,
             disk_use=lambda _: 0.5,
+            mark_interval_s=LATER,
         )
 
     def send(self, size: int = 100) -> None:
@@ -204,6 +205,10 @@ def test_a_clean_stop_saves_in_order_and_removes_the_abort_file_last(tmp_path: P
         "truncate checkpoint 4096",
         "write checkpoint 24",
         "sync_data checkpoint",
+        "create congreve/durable.json",
+        "write congreve/durable.json 512",
+        "sync_data congreve/durable.json",
+        "sync_folder congreve",
         f"remove {SECOND}",
         "sync_folder commitlog",
         "remove commitlog.prepared/segment",

@@ -28,7 +28,9 @@ from congreve.engine.clock import ManualClock
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.exported import ExportedFile
+from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
@@ -215,6 +217,20 @@ def _store_files() -> Iterator[Parser]:
         ("engine/state/confirmed.py", "engine/state/sealed.py"),
         _in_file("confirmed.json", lambda path: ConfirmedFile(str(path.parent)).load()),
         [seal(b"4096").encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "identity of a store",
+        ("engine/state/identity.py", "engine/state/sealed.py"),
+        _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
+        [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "durable mark",
+        ("engine/state/durable_mark.py", "engine/state/sealed.py"),
+        _in_file("durable.json", lambda path: DurableMarkFile(str(path.parent)).load()),
+        [seal(b'{"record":4096,"size":176,"crc":7,"storeTimestamp":1}').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(

@@ -71,6 +71,7 @@ ELSEWHERE: dict[str, str] = {
     "engine/state/lock.py": "reads an answer of the kernel",
     "engine/queue/queue_table.py": _BYTES_OF_STORE,
     "engine/queue/repair.py": _BYTES_OF_STORE,
+    "engine/recovery/recovery.py": _BYTES_OF_STORE,
     "engine/log/batch_entries.pyx": _BYTES_OF_STORE,
     "engine/queue/gather.pyx": _BYTES_OF_STORE,
     "engine/timer/deliveries.pyx": _BYTES_OF_STORE,
