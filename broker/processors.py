@@ -25,6 +25,7 @@ from congreve.broker.replication.state import ReplicationState
 from congreve.broker.replication.table_copies import TableCopies
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.reply import ReplyMessageProcessor
+from congreve.broker.send.reserved_properties import MayWrite
 from congreve.broker.send.send_back import SendBackProcessor
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -52,7 +53,7 @@ def all_handlers(
 ) -> dict[int, Handler]:
     """The handlers of all request codes of one broker."""
     processors: tuple[Processor, ...] = (
-        *_message_processors(managers, paths),
+        *_message_processors(managers, paths, None if access is None else access.may_write),
         *_client_processors(managers, announced),
         *_admin_processors(managers, announced),
         _broker_processor(managers, runtime_info),
@@ -66,7 +67,9 @@ def all_handlers(
     }
 
 
-def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Processor, ...]:
+def _message_processors(
+    managers: Managers, paths: MessagePaths, may_write: MayWrite | None
+) -> tuple[Processor, ...]:
     config, metadata, store = managers.config, managers.metadata, managers.store
     delayed = DelayedMessageProcessor(
         config=config,
@@ -87,6 +90,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             clock=managers.clock,
             take_back=delayed.take_back,
             counts=paths.topics.counts_of,
+            may_write=may_write,
         ),
         SendBackProcessor(
             config=config,
@@ -103,6 +107,7 @@ def _message_processors(managers: Managers, paths: MessagePaths) -> tuple[Proces
             store=store,
             group_commit=paths.group_commit,
             clock=managers.clock,
+            may_write=may_write,
         ),
         _query_processor(managers, paths),
     )

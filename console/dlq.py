@@ -99,6 +99,7 @@ def list_letters(
 @dlq.command(help="Send a group's dead letters again, each once.")
 @click.argument("group")
 @click.option("--to-group", is_flag=True, help="To this group only, not to the topic.")
+@click.option("--topic", help="For letters whose sender may not write to the topic they name.")
 @click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Messages a second.")
 @click.option("--begin", type=Time(), default=0, help="Only those that died at or after this.")
 @click.option("--end", type=Time(), help="Only those that died before this time.")
@@ -109,6 +110,7 @@ def resend(
     context: click.Context,
     group: str,
     to_group: bool,
+    topic: str | None,
     rate: float | None,
     begin: int,
     end: int | None,
@@ -119,7 +121,7 @@ def resend(
 
     async def question(admin: AdminClient) -> ResendReport:
         return await admin.dead_letters.resend(
-            group, to_group=to_group, rate=rate, begin_ms=begin, end_ms=end
+            group, to_group=to_group, topic=topic, rate=rate, begin_ms=begin, end_ms=end
         )
 
     report = _ask(namesrv, group, question)

@@ -105,11 +105,19 @@ class AccessControl:
 
     def may_check(self, producer: ClientChannel, group: str, topic: str) -> bool:
         """Whether a member of a producer group may get its checks of transactions with a topic."""
-        address = producer.connection.peer[0]
+        needs = topic_need(topic, Perm.PUB), Need(Kind.GROUP, group, Perm.PUB)
+        return self._allows(producer.access_key, producer.connection, *needs)
+
+    def may_write(self, request: RemotingCommand, connection: Connection, topic: str) -> bool:
+        """Whether the sender of a checked request may write to a topic."""
+        key = request.ext_fields.get(ACCESS_KEY)
+        return self._allows(key, connection, topic_need(topic, Perm.PUB))
+
+    def _allows(self, access_key: str | None, connection: Connection, *needs: Need) -> bool:
+        address = connection.peer[0]
         if self.accounts.is_white(address):
             return True
-        account = self.accounts.by_key.get(producer.access_key or "")
-        needs = topic_need(topic, Perm.PUB), Need(Kind.GROUP, group, Perm.PUB)
+        account = self.accounts.by_key.get(access_key or "")
         return account is not None and account.lacks(needs, address) is None
 
     def sign(self, request: RemotingCommand) -> None:

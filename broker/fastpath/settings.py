@@ -18,6 +18,7 @@ class FastPathSettings(NamedTuple):
 
     answers_wait: bool  # for the disk (SYNC_FLUSH) or a slave (SYNC_MASTER)
     max_message_size: int  # bytes
+    reserves_properties: bool  # those that only brokers set: the Python handlers remove them
     cluster: bytes  # the property of that name, which every record gets
     send_constants: tuple[bytes, bytes]  # ext fields of every answer to a send: JSON, binary
     store_host: bytes  # address and port as a record holds them
@@ -28,6 +29,7 @@ def fast_path_settings(config: BrokerConfig) -> FastPathSettings:
     return FastPathSettings(
         answers_wait=config.answers_wait,
         max_message_size=config.store.max_message_size,
+        reserves_properties=config.acl_enable,
         cluster=encode_properties({CLUSTER: config.broker_cluster_name}),
         send_constants=send_response_constants(region_fields(config)),
         store_host=host_bytes(config.store_host),

@@ -8,7 +8,7 @@ from posix.strings cimport strncasecmp
 from congreve.records.byte_compare cimport starts_with
 from congreve.records.layout cimport PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
-    DELAY, TIMER_PREFIX, TRANSACTION_PREPARED, WAIT, is_property,
+    DELAY, TIMER_PREFIX, TRANSACTION_PREPARED, WAIT, is_property, is_set_by_brokers,
 )
 from congreve.records.record cimport Message, read_batch_element
 
@@ -19,7 +19,8 @@ cdef inline bint is_true(const uint8_t *at, const uint8_t *end) noexcept nogil:
 
 
 # `waits` becomes the member's WAIT, True when it has none.
-cdef bint is_ordinary_member(const uint8_t *at, int32_t length, bint *waits) noexcept nogil:
+cdef bint is_ordinary_member(const uint8_t *at, int32_t length, bint reserves,
+                             bint *waits) noexcept nogil:
     cdef const uint8_t *end = at + length
     waits[0] = True
     while at < end:
@@ -28,6 +29,8 @@ cdef bint is_ordinary_member(const uint8_t *at, int32_t length, bint *waits) noe
         if at[0] == c"T" and (
             is_property(at, end, TRANSACTION_PREPARED) or starts_with(at, end - at, TIMER_PREFIX)
         ):
+            return False
+        if reserves and is_set_by_brokers(at, end):
             return False
         if at[0] == c"W" and is_property(at, end, WAIT):
             waits[0] = is_true(at + strlen(WAIT) + 1, end)
@@ -38,7 +41,7 @@ cdef bint is_ordinary_member(const uint8_t *at, int32_t length, bint *waits) noe
     return True
 
 
-cdef bint is_ordinary_batch(const uint8_t *body, int32_t length) noexcept nogil:
+cdef bint is_ordinary_batch(const uint8_t *body, int32_t length, bint reserves) noexcept nogil:
     cdef Message member
     cdef int32_t at = 0
     cdef int32_t size
@@ -49,7 +52,7 @@ cdef bint is_ordinary_batch(const uint8_t *body, int32_t length) noexcept nogil:
         size = read_batch_element(body + at, length - at, &member)
         if size == 0:
             return True
-        if not is_ordinary_member(member.properties, member.properties_length, &waits):
+        if not is_ordinary_member(member.properties, member.properties_length, reserves, &waits):
             return False
         if at == 0:
             first_waits = waits
@@ -73,15 +76,16 @@ cdef int32_t member_count(const uint8_t *body, int32_t length) noexcept nogil:
     return max(count, 1)
 
 
-def is_ordinary(body):
+def is_ordinary(body, *, bint reserves=False):
     """Whether no member of the batch asks for a delay or a transaction.
 
-    False means that the Python handler must look at its members.
+    With `reserves` no member may have a property that only brokers set, either. False means that
+    the Python handler must look at its members.
     """
     cdef Py_buffer view
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
-        return is_ordinary_batch(<const uint8_t *> view.buf, <int32_t> view.len)
+        return is_ordinary_batch(<const uint8_t *> view.buf, <int32_t> view.len, reserves)
     finally:
         PyBuffer_Release(&view)
 

@@ -25,6 +25,7 @@ cdef class SendPath:
     cdef SendQuota quota
     cdef bint answers_wait
     cdef int32_t max_message_size
+    cdef bint reserves_properties
 
     # Constants of this broker.
     cdef tuple constant_bytes           # the bytes that slices below point into

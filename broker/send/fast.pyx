@@ -94,6 +94,7 @@ cdef class SendPath:
         self.transactions, self.delays, self.quota = transactions, delays, quota
         self.answers_wait = settings.answers_wait
         self.max_message_size = settings.max_message_size
+        self.reserves_properties = settings.reserves_properties
         self.constant_bytes = (settings.cluster, *settings.send_constants)
         self.cluster = slice_of(self.constant_bytes[0])
         self.answers.constants[0] = slice_of(self.constant_bytes[1])
@@ -166,11 +167,13 @@ cdef class SendPath:
         send.message.properties = self.prepared.text + self.prepared.text_used
         if not stored_properties(
             &fields.properties, send.kind, &fields.producer_group, self.answers_wait,
-            self.prepared.text + self.prepared.text_used,
+            self.reserves_properties, self.prepared.text + self.prepared.text_used,
             &send.message.properties_length, &send.message.tags_code, &send.wish,
         ):
             return False
-        return not fields.batch or is_ordinary_batch(frame.body.data, frame.body.length)
+        return not fields.batch or is_ordinary_batch(
+            frame.body.data, frame.body.length, self.reserves_properties
+        )
 
     cdef bint is_half(self, const SendHeader *fields) noexcept nogil:
         """Whether a send with a transaction type is an ordinary half message."""

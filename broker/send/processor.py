@@ -23,6 +23,7 @@ from congreve.broker.send.checks import (
     region_fields,
 )
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.clock import Clock
@@ -72,6 +73,7 @@ class SendMessageProcessor:
         clock: Clock,
         take_back: TakeBack,
         counts: Callable[[str], TopicCounts],
+        may_write: MayWrite | None = None,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -85,6 +87,7 @@ class SendMessageProcessor:
         self._take_back = take_back
         self._counts = counts
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
+        self._reserved = ReservedProperties(may_write)
         self._pick = pick
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -154,7 +157,7 @@ class SendMessageProcessor:
         connection: Connection,
     ) -> RemotingCommand | None:
         try:
-            put, as_stored = self._put(record, header, request)
+            put, as_stored = self._put(record, header, request, connection)
             if put.status is not PutStatus.PUT_OK:
                 raise RefusedError(put_code(put.status), self._why(put, request, record))
         except RefusedError as refused:
@@ -203,7 +206,11 @@ class SendMessageProcessor:
         return self._group_commit.answer(request, connection, answer, put.end)
 
     def _put(
-        self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
+        self,
+        record: Record,
+        header: SendMessageRequestHeader,
+        request: RemotingCommand,
+        connection: Connection,
     ) -> tuple[PutResult, Record]:
         """Store the message; returns also the record that it has become."""
         if header.batch:
@@ -212,7 +219,11 @@ class SendMessageProcessor:
                 raise RefusedError(
                     ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {fault} is not possible"
                 )
-            return self._store.put_batch(record, bytes(request.body)), record
+            try:
+                body = self._reserved.of_batch(header.topic, request, connection)
+            except RecordError as error:
+                raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+            return self._store.put_batch(record, body), record
         now = self._clock.now()
         if half_messages.is_half(record):
             park(record, self._store.config, now)  # rejects a time that the commit could not use
@@ -237,7 +248,7 @@ class SendMessageProcessor:
         self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
     ) -> tuple[Record, bool]:
         """The record to store, and whether its sender waits for the disk (WAIT)."""
-        stored = self._stored_properties(header)
+        stored = self._stored_properties(header, request, connection)
         waits = stored.get(properties.WAIT, "true").lower() == "true"
         topic = self._topics.table[header.topic]
         queue_id = header.queue_id
@@ -261,7 +272,9 @@ class SendMessageProcessor:
             reconsume_times=header.reconsume_times or 0,
         ), waits
 
-    def _stored_properties(self, header: SendMessageRequestHeader) -> dict[str, str]:
+    def _stored_properties(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> dict[str, str]:
         text = (header.properties or "").encode()
         if len(text) > PROPERTIES_MAX:
             raise RefusedError(
@@ -279,6 +292,7 @@ class SendMessageProcessor:
                 f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden"
                 " (rejectTransactionMessage)",
             )
+        stored = self._reserved.of_message(header.topic, stored, request, connection)
         stored[properties.CLUSTER] = self._config.broker_cluster_name
         return stored
 

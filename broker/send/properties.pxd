@@ -26,10 +26,11 @@ cdef struct DeliveryWish:
 # (PROPERTIES_MAX bytes) and computes the tags code. False when they ask for more than an ordinary
 # or a delayed append: Python decides. Pieces without name or value are dropped, as the reference's
 # decoder drops them. WAIT is stored for batches, delayed and half messages, as in the reference.
-# `group` is that of the send's header: Python decides about a half message of another group.
+# `group` is that of the send's header: Python decides about a half message of another group, and
+# with `reserves` about properties that only brokers set.
 cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *group,
-                            bint sync_flush, uint8_t *out, int32_t *length, int64_t *tags_code,
-                            DeliveryWish *wish) noexcept nogil
+                            bint sync_flush, bint reserves, uint8_t *out, int32_t *length,
+                            int64_t *tags_code, DeliveryWish *wish) noexcept nogil
 
 # Writes the message's topic and queue as the properties from which records.restore reads them, with
 # a separator before each (at most TARGET_MAX bytes); returns the end.

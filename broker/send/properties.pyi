@@ -5,4 +5,5 @@ def stored(
     half: bool = False,
     group: bytes = b"P",
     sync_flush: bool = False,
+    reserves: bool = False,
 ) -> tuple[bytes, int] | None: ...

@@ -10,7 +10,7 @@ from congreve.records.message.properties cimport (
     CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC,
     SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
     TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT,
-    put_name, put_next_name,
+    is_set_by_brokers, put_name, put_next_name,
 )
 from congreve.records.record cimport Message
 from congreve.remoting.wire.byte_text cimport put, put_decimal
@@ -104,8 +104,8 @@ cdef inline uint8_t *separated(uint8_t *out, const uint8_t *start) noexcept nogi
 
 
 cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *group,
-                            bint sync_flush, uint8_t *out, int32_t *length, int64_t *tags_code,
-                            DeliveryWish *wish) noexcept nogil:
+                            bint sync_flush, bint reserves, uint8_t *out, int32_t *length,
+                            int64_t *tags_code, DeliveryWish *wish) noexcept nogil:
     cdef const uint8_t *at = given.data
     cdef const uint8_t *end = at + given.length
     cdef const uint8_t *stop
@@ -127,6 +127,8 @@ cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *grou
             stop = end
         middle = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
         if middle != NULL and middle > at and middle + 1 < stop:
+            if reserves and is_set_by_brokers(at, stop):
+                return False
             value.data = middle + 1
             value.length = <int32_t> (stop - middle - 1)
             fate = fate_of(at, middle - at, value, kind, group, sync_flush, tags_code, &seen,
@@ -156,7 +158,7 @@ cdef uint8_t *put_target(uint8_t *out, const Message *message) noexcept nogil:
 
 
 def stored(bytes properties, *, bint batch=False, bint half=False, bytes group=b"P",
-           bint sync_flush=False):
+           bint sync_flush=False, bint reserves=False):
     """(stored bytes, tags code) of a send's properties; None when Python has to decide."""
     cdef SendKind kind = SEND_HALF if half else SEND_BATCH if batch else SEND_SINGLE
     cdef Slice given, of_group
@@ -167,7 +169,8 @@ def stored(bytes properties, *, bint batch=False, bint half=False, bytes group=b
     given.data = properties
     given.length = <int32_t> len(properties)
     of_group.data, of_group.length = group, <int32_t> len(group)
-    if not stored_properties(&given, kind, &of_group, sync_flush, out, &length, &tags_code, &wish):
+    if not stored_properties(&given, kind, &of_group, sync_flush, reserves, out, &length,
+                             &tags_code, &wish):
         return None
     if wish.level.data != NULL or wish.time.data != NULL:
         return None

@@ -13,6 +13,7 @@ from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutStatus
@@ -51,6 +52,7 @@ class ReplyMessageProcessor:
         store: MessageStore,
         group_commit: GroupCommit,
         clock: Clock,
+        may_write: MayWrite | None = None,
     ) -> None:
         self._config = config
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
@@ -59,6 +61,7 @@ class ReplyMessageProcessor:
         self._store = store
         self._group_commit = group_commit
         self._clock = clock
+        self._reserved = ReservedProperties(may_write)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -108,10 +111,11 @@ class ReplyMessageProcessor:
     def _record(
         self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
     ) -> Record:
+        given = decode_properties((header.properties or "").encode())
         return Record(
             topic=header.topic,
             body=bytes(request.body),
-            properties=decode_properties((header.properties or "").encode()),
+            properties=self._reserved.of_message(header.topic, given, request, connection),
             queue_id=max(header.queue_id, 0),
             flag=header.flag,
             sys_flag=header.sys_flag,

@@ -15,7 +15,7 @@ from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties
 from congreve.records.message.message import Record
-from congreve.records.message.topics import dlq_topic, retry_topic
+from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, retry_topic
 from congreve.records.record import decode_record, offset_message_id
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -86,7 +86,7 @@ class SendBackProcessor:
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             queue_id = self._pick(group.retry_queue_nums)
-        again = _again(record, target.topic_name, queue_id, level)
+        again = _again(record, target.topic_name, queue_id, level, self._config.acl_enable)
         missing = self._metadata.missing(topics=(target.topic_name,), group=header.group)
         if missing is None:
             return self._store_one(again, header.group, request, connection)
@@ -139,8 +139,12 @@ class SendBackProcessor:
         return decode_record(found, physical_offset=physical_offset)
 
 
-def _again(record: Record, topic: str, queue_id: int, level: int) -> Record:
+def _again(record: Record, topic: str, queue_id: int, level: int, reserves: bool) -> Record:
     kept = dict(record.properties)
+    if reserves and not record.topic.startswith(RETRY_PREFIX):
+        # Its producer has set them, before the broker had accounts.
+        for name in properties.SET_IN_COPIES:
+            kept.pop(name, None)
     kept.setdefault(properties.RETRY_TOPIC, record.topic)
     kept.setdefault(
         properties.ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.physical_offset)

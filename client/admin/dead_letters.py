@@ -184,6 +184,7 @@ class DeadLetterAdmin:
         group: str,
         *,
         to_group: bool = False,
+        topic: str | None = None,
         rate: float | None = None,
         begin_ms: int = 0,
         end_ms: int | None = None,
@@ -195,8 +196,9 @@ class DeadLetterAdmin:
 
         All that died in [begin_ms, end_ms), or those at `positions`. None is sent twice, even by
         another call or process, or after a kill: the topic RESENT_group records the resends. `rate`
-        is in messages a second; `edit` changes each message. Raises ResendConflictError when
-        another process resends dead letters of the group.
+        is in messages a second; `edit` changes each message. A letter whose sender may not write to
+        the topic that it names goes to `topic`, and fails without it. Raises ResendConflictError
+        when another process resends dead letters of the group.
         """
         if rate is not None and not rate > 0:
             raise InvalidSettingError(f"rate is {rate!r}: more than 0 is expected")
@@ -215,6 +217,7 @@ class DeadLetterAdmin:
                     group,
                     reader,
                     to_group=to_group,
+                    topic=topic,
                     rate=rate,
                     edit=edit,
                     clock=self._clock,

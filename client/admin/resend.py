@@ -56,6 +56,7 @@ DELIVERY_PROPERTIES = frozenset(
         names.REAL_TOPIC,
         names.REAL_QUEUE_ID,
         names.RETRY_TOPIC,
+        names.RETRY_TOPIC_UNCHECKED,
         names.RECONSUME_TIME,
         names.MAX_RECONSUME_TIMES,
         names.CONSUME_START_TIMESTAMP,
@@ -101,7 +102,8 @@ class Resender:
     """Resends the dead letters in one queue, a DLQ topic's queue of one broker.
 
     A message gets the id of its dead letter and time, so that a letter in doubt can be found by
-    this id in the index of the broker. `rate` is in messages a second.
+    this id in the index of the broker. `rate` is in messages a second. Letters
+    that name no topic, or one that their sender may not write to, go to `topic`.
 
     Compiled code makes batches of all letters that fit into one. Large and compressed letters,
     edited ones, and those of a batch that the broker finds illegal are sent one by one.
@@ -115,6 +117,7 @@ class Resender:
         reader: QueueReader,
         *,
         to_group: bool = False,
+        topic: str | None = None,
         rate: float | None = None,
         edit: Edit | None = None,
         clock: Callable[[], float] = time.time,
@@ -124,6 +127,7 @@ class Resender:
         self._group = group
         self._reader = reader
         self._to_group = to_group
+        self._topic = topic
         self._rate = rate
         self._edit = edit
         self._clock = clock
@@ -239,12 +243,13 @@ class Resender:
         return requests, refused
 
     def _message(self, letter: ReceivedMessage) -> Message:
-        message = plain_message(letter)
+        message = plain_message(letter, self._topic)
         if self._edit is not None:
             message = self._edit(message)
         if message.topic == self._reader.queue.topic:
             raise InvalidMessageError(
-                f"the letter does not name the topic that it was sent to ({names.RETRY_TOPIC})"
+                "the letter names no topic that its sender may write to "
+                f"({names.RETRY_TOPIC}={letter.properties.get(names.RETRY_TOPIC)}): say the topic"
             )
         if self._to_group:
             message.properties[names.RETRY_TOPIC] = message.topic
@@ -305,7 +310,7 @@ class Resender:
     def _sent_topic(self, letter: ReceivedMessage, begin: Begin) -> str:
         if begin.to_group:
             return retry_topic(self._group)
-        return str(letter.properties.get(names.RETRY_TOPIC, letter.topic))
+        return _topic_of(letter, self._topic)
 
     async def _is_stored(self, sent: tuple[int, str, str, int]) -> bool:
         """Whether a broker has the message with that topic, id and time."""
@@ -372,12 +377,23 @@ def resend_ids(group: str, queue: MessageQueue, at_ms: int) -> ResendIds:
     )
 
 
-def plain_message(letter: ReceivedMessage) -> Message:
-    """The message that was sent, without the properties that retries added."""
+def plain_message(letter: ReceivedMessage, topic: str | None = None) -> Message:
+    """The message that was sent, without the properties that retries added.
+
+    `topic` is for a letter that names none, or one that its sender may not write to.
+    """
     properties = letter.properties
-    topic = properties.get(names.RETRY_TOPIC, letter.topic)
     kept = {name: value for name, value in properties.items() if name not in DELIVERY_PROPERTIES}
-    return Message(topic=topic, body=letter.body, properties=kept, flag=letter.flag)
+    return Message(
+        topic=_topic_of(letter, topic), body=letter.body, properties=kept, flag=letter.flag
+    )
+
+
+def _topic_of(letter: ReceivedMessage, otherwise: str | None) -> str:
+    properties = letter.properties
+    is_checked = names.RETRY_TOPIC_UNCHECKED not in properties
+    named = properties.get(names.RETRY_TOPIC) if is_checked else None
+    return named or otherwise or letter.topic
 
 
 def _letters(

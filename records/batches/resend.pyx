@@ -13,7 +13,7 @@ from congreve.records.byte_compare cimport same
 from congreve.records.byte_table cimport Key, key_of, slot_of
 from congreve.records.cursor cimport load_i64
 from congreve.records.message.properties cimport (
-    RETRY_TOPIC, UNIQ_KEY, WAIT, put_name, put_next_name,
+    RETRY_TOPIC, RETRY_TOPIC_UNCHECKED, UNIQ_KEY, WAIT, put_name, put_next_name,
 )
 from congreve.records.record cimport RECORD_OK, RecordView, check, property_of
 
@@ -130,8 +130,9 @@ cdef class ResendEncoder:
     A message has the body, the flag and the properties of its record, without those that
     `left_out` names, and a new id. It goes to the topic that the record names as RETRY_TOPIC; with
     `retry_topic` it goes to that topic and keeps the property. Some records are left to the caller:
-    those that name no topic, have a compressed body or one of `body_max` bytes or more, those that
-    fit into no batch, and those of further topics after 64. (RocketMQ: MessageBatch.)
+    those that name no topic or an unchecked one, have a compressed body or one of `body_max` bytes
+    or more, those that fit into no batch, and those of further topics after 64. (RocketMQ:
+    MessageBatch.)
     """
 
     cdef list names             # the bytes of the keys
@@ -244,7 +245,9 @@ cdef class ResendEncoder:
             if not is_wanted(wanted, record.view.queue_offset):
                 continue
             free_record[0] += 1
-            topic = property_of(&record.view, RETRY_TOPIC, &topic_length)
+            topic = NULL
+            if property_of(&record.view, RETRY_TOPIC_UNCHECKED, &topic_length) == NULL:
+                topic = property_of(&record.view, RETRY_TOPIC, &topic_length)
             list_of = others
             if topic != NULL and topic_length <= layout.TOPIC_MAX and self.fits(&record.view):
                 if retry != NULL:

@@ -22,11 +22,16 @@ cdef extern from *:
     #define CONGREVE_TIMER_DELAY_SEC "TIMER_DELAY_SEC"
     #define CONGREVE_TIMER_OUT_MS "TIMER_OUT_MS"
     #define CONGREVE_RETRY_TOPIC "RETRY_TOPIC"
+    #define CONGREVE_RETRY_TOPIC_UNCHECKED "RETRY_TOPIC_UNCHECKED"
+    #define CONGREVE_ORIGIN_MESSAGE_ID "ORIGIN_MESSAGE_ID"
+    #define CONGREVE_RECONSUME_TIME "RECONSUME_TIME"
+    #define CONGREVE_MAX_RECONSUME_TIMES "MAX_RECONSUME_TIMES"
     #define CONGREVE_TRANSACTION_PREPARED "TRAN_MSG"
     #define CONGREVE_PRODUCER_GROUP "PGROUP"
     #define CONGREVE_TRANSACTION_PREPARED_QUEUE_OFFSET "TRAN_PREPARED_QUEUE_OFFSET"
     #define CONGREVE_TRANSACTION_CHECK_TIMES "TRANSACTION_CHECK_TIMES"
     #define CONGREVE_INNER_MULTI_DISPATCH "INNER_MULTI_DISPATCH"
+    #define CONGREVE_INNER_MULTI_QUEUE_OFFSET "INNER_MULTI_QUEUE_OFFSET"
     """
     const char *KEYS "CONGREVE_KEYS"
     const char *TAGS "CONGREVE_TAGS"
@@ -43,11 +48,16 @@ cdef extern from *:
     const char *TIMER_DELAY_SEC "CONGREVE_TIMER_DELAY_SEC"
     const char *TIMER_OUT_MS "CONGREVE_TIMER_OUT_MS"
     const char *RETRY_TOPIC "CONGREVE_RETRY_TOPIC"
+    const char *RETRY_TOPIC_UNCHECKED "CONGREVE_RETRY_TOPIC_UNCHECKED"
+    const char *ORIGIN_MESSAGE_ID "CONGREVE_ORIGIN_MESSAGE_ID"
+    const char *RECONSUME_TIME "CONGREVE_RECONSUME_TIME"
+    const char *MAX_RECONSUME_TIMES "CONGREVE_MAX_RECONSUME_TIMES"
     const char *TRANSACTION_PREPARED "CONGREVE_TRANSACTION_PREPARED"
     const char *PRODUCER_GROUP "CONGREVE_PRODUCER_GROUP"
     const char *TRANSACTION_PREPARED_QUEUE_OFFSET "CONGREVE_TRANSACTION_PREPARED_QUEUE_OFFSET"
     const char *TRANSACTION_CHECK_TIMES "CONGREVE_TRANSACTION_CHECK_TIMES"
     const char *INNER_MULTI_DISPATCH "CONGREVE_INNER_MULTI_DISPATCH"
+    const char *INNER_MULTI_QUEUE_OFFSET "CONGREVE_INNER_MULTI_QUEUE_OFFSET"
 
 
 cdef inline bint is_property(const uint8_t *at, const uint8_t *end,
@@ -57,6 +67,25 @@ cdef inline bint is_property(const uint8_t *at, const uint8_t *end,
     return (
         end - at > length + 1 and at[length] == NAME_VALUE_SEPARATOR
         and memcmp(at, name, length) == 0
+    )
+
+
+cdef inline bint is_set_by_brokers(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Whether the property at `at` has one of the names of SET_BY_BROKERS."""
+    if at[0] == c"R":
+        return (
+            is_property(at, end, RETRY_TOPIC) or is_property(at, end, RETRY_TOPIC_UNCHECKED)
+            or is_property(at, end, RECONSUME_TIME) or is_property(at, end, REAL_TOPIC)
+            or is_property(at, end, REAL_QUEUE_ID)
+        )
+    if at[0] == c"T":
+        return (
+            is_property(at, end, TIMER_OUT_MS) or is_property(at, end, TRANSACTION_CHECK_TIMES)
+            or is_property(at, end, TRANSACTION_PREPARED_QUEUE_OFFSET)
+        )
+    return (
+        is_property(at, end, ORIGIN_MESSAGE_ID) or is_property(at, end, MAX_RECONSUME_TIMES)
+        or is_property(at, end, INNER_MULTI_QUEUE_OFFSET)
     )
 
 

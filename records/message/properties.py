@@ -46,8 +46,25 @@ MSG_REGION = "MSG_REGION"
 INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 
+# The broker marks a copy whose sender may not write to the topic in RETRY_TOPIC.
+RETRY_TOPIC_UNCHECKED = "RETRY_TOPIC_UNCHECKED"
+
 NAMES = frozenset(value for name, value in tuple(globals().items()) if name.isupper())
 """All of these, which users cannot have."""
+
+SET_IN_COPIES = frozenset((RETRY_TOPIC, ORIGIN_MESSAGE_ID, RECONSUME_TIME, MAX_RECONSUME_TIMES))
+"""Set by brokers, and by consumers that send a copy of a message to their retry topic."""
+
+SET_BY_BROKERS = SET_IN_COPIES | {
+    RETRY_TOPIC_UNCHECKED,
+    REAL_TOPIC,
+    REAL_QUEUE_ID,
+    TIMER_OUT_MS,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    INNER_MULTI_QUEUE_OFFSET,
+}
+"""Set by brokers alone; producers that send a message again have some of them."""
 
 # Set by producers of ordered messages; users may set it, too.
 SHARDING_KEY = "__SHARDINGKEY"

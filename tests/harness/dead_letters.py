@@ -19,15 +19,16 @@ async def make_letters(
     topic: str = TOPIC,
     size: int = 100,
     cluster: str = "DefaultCluster",
+    **properties: str,
 ) -> None:
-    """Store dead letters of GROUP; the key of each is its number."""
+    """Store dead letters of GROUP, with further properties; the key of each is its number."""
     for name, queues in ((TOPIC, 4), (retry_topic(GROUP), 1), (dlq_topic(GROUP), 1)):
         await admin.create_topic(name, queues=queues, cluster=cluster)
     messages = [
         Message(
             topic=dlq_topic(GROUP),
             body=b"x" * size,
-            properties={RETRY_TOPIC: topic, KEYS: str(number)},
+            properties={RETRY_TOPIC: topic, KEYS: str(number), **properties},
         )
         for number in range(count)
     ]

@@ -184,3 +184,18 @@ def test_a_letter_is_resent_only_to_its_own_group(node: congreve.Node) -> None:
             (again,) = consumer.poll()
         assert (again.topic, again.body, again.tags) == (TOPIC, b"bad", "t")
         assert sum(queue.max_offset for queue in admin.topic_stats(TOPIC)) == 1
+
+
+async def test_a_topic_that_the_sender_may_not_write_to_is_said_by_the_administrator(
+    node: congreve.Node,
+) -> None:
+    async with AdminClient(node.address) as admin:
+        await make_letters(admin, 2)
+        await make_letters(admin, 3, topic="secret", RETRY_TOPIC_UNCHECKED="true")
+        for to_group in (False, True):
+            report = await admin.dead_letters.resend(GROUP, to_group=to_group)
+            assert [failure.queue_offset for failure in report.failures] == [2, 3, 4]
+            assert "RETRY_TOPIC=secret" in report.failures[0].reason
+        report = await admin.dead_letters.resend(GROUP, topic=TOPIC)
+        assert (report.sent, report.already_sent) == (3, 2)
+        assert len(await stored_keys(admin)) == 5

@@ -24,14 +24,21 @@ from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Record
-from congreve.records.message.properties import KEYS, RETRY_TOPIC, TAGS
+from congreve.records.message.properties import KEYS, RETRY_TOPIC, RETRY_TOPIC_UNCHECKED, TAGS
 from congreve.records.record import encode_record
 
 QUEUE = MessageQueue(topic="%DLQ%g", broker_name="b", queue_id=3)
 TOPICS_MAX, TOPIC_MAX = 64, 127
 IDS = resend_ids("g", QUEUE, 1_767_225_600_000)
 NAMES = st.sampled_from(
-    [*sorted(DELIVERY_PROPERTIES - {RETRY_TOPIC}), KEYS, TAGS, "ü", "WAI", "WAITS"]
+    [
+        *sorted(DELIVERY_PROPERTIES - {RETRY_TOPIC, RETRY_TOPIC_UNCHECKED}),
+        KEYS,
+        TAGS,
+        "ü",
+        "WAI",
+        "WAITS",
+    ]
 )
 VALUES = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x02"), min_size=1, max_size=9
@@ -50,6 +57,8 @@ class Sent(NamedTuple):
 @st.composite
 def letters(draw: st.DrawFn) -> Record:
     properties = draw(st.dictionaries(NAMES, VALUES, max_size=6))
+    if not draw(st.integers(0, 5)):
+        properties[RETRY_TOPIC_UNCHECKED] = "true"
     topic = draw(st.sampled_from([None, "a", "b", "ü", "x" * (TOPIC_MAX + 1)]))
     return Record(
         topic=QUEUE.topic,
@@ -90,6 +99,7 @@ def plain(letter: ReceivedMessage, retry_topic: str | None) -> Sent:
 def goes_into_a_batch(record: Record) -> bool:
     return (
         len(record.properties.get(RETRY_TOPIC, "").encode()) in range(1, TOPIC_MAX + 1)
+        and RETRY_TOPIC_UNCHECKED not in record.properties
         and len(record.body) < LARGE_BODY
         and not record.sys_flag & SysFlag.COMPRESSED
     )
