@@ -392,7 +392,7 @@ def _ip_of(host: str) -> str:
     """The address of a host; a name is looked up once, as in RocketMQ."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a label that is empty or too long
         raise ConfigError(
-            f"brokerIP1={host!r} is neither an address nor a known name: {error.strerror}"
+            f"brokerIP1={host!r} is neither an address nor a known name: {error}"
         ) from error

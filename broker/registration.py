@@ -5,6 +5,7 @@ import logging
 import ssl as tls
 import zlib
 from collections.abc import Callable, Generator
+from functools import partial
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
@@ -25,6 +26,7 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.messages.listeners import format_addresses
 from congreve.remoting.messages.register_body import deflated, registration_steps
+from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.pieces import Pieces
@@ -99,7 +101,7 @@ class NameServerRegistration:
         self._topics = topics
         self._client: RemotingClient | None = None
         self._servers: list[_NameServer] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[BackgroundTask] = []
         topics.listen(self._topic_changed)
 
     async def start(self) -> None:
@@ -115,15 +117,19 @@ class NameServerRegistration:
         self._servers = [_NameServer(address) for address in self._config.name_servers]
         delays = await asyncio.gather(*(self._try_register(server) for server in self._servers))
         self._tasks = [
-            asyncio.create_task(self._keep_telling(server, delay))
+            BackgroundTask(
+                f"the registration at name server {server.address}",
+                partial(self._keep_telling, server, delay),
+                logger,
+            )
             for server, delay in zip(self._servers, delays, strict=True)
         ]
+        for task in self._tasks:
+            task.start()
 
     async def stop(self) -> None:
         """Unregister at every name server that can be reached."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_all(self._tasks)
         for server in self._servers:
             server.note_registered(server.changes)
         servers, self._servers, self._tasks = self._servers, [], []

@@ -1,8 +1,10 @@
 """The name server: processors over one route table (RocketMQ: NamesrvController)."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Protocol
 
 from congreve.namesrv.broker_processor import BrokerProcessor
@@ -12,12 +14,15 @@ from congreve.namesrv.route_processor import RouteProcessor
 from congreve.namesrv.routes import RouteTable
 from congreve.namesrv.settings_processor import SettingsProcessor
 from congreve.remoting.tls.certificates import ServerCertificates
+from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard, SharedLimits
 from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
+
+logger = logging.getLogger(__name__)
 
 SCAN_S = 10.0
 """Seconds between two scans for silent brokers; the first comes after FIRST_SCAN_S."""
@@ -93,7 +98,7 @@ class NameServer(Lifecycle):
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: BackgroundTask | None = None
 
     @property
     def port(self) -> int:
@@ -117,7 +122,10 @@ class NameServer(Lifecycle):
             await self._access.load()
         await self._server.start()
         if self._access is not None:
-            self._following = asyncio.create_task(_follow(self._access))
+            self._following = BackgroundTask(
+                "following the accounts' files", partial(_follow, self._access), logger
+            )
+            self._following.start()
         self._scan_in(FIRST_SCAN_S)
 
     async def stop(self) -> None:

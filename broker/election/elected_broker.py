@@ -41,6 +41,7 @@ from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.limited_log import LimitedLog
+from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.loop_thread import Lifecycle
 
 logger = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class ElectedBroker(Lifecycle):
         self._master: Master | None = None
         self._cut_at: int | None = None
         self._changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[BackgroundTask] = []
         self._log = LimitedLog(logger)
         self._why = ""
         self._has_messages = False
@@ -126,18 +127,23 @@ class ElectedBroker(Lifecycle):
         await refuse_open_name_servers(self.config)  # not again when the role changes
         await asyncio.to_thread(self._epochs.load)
         await self._run_slave()
-        loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(work()) for work in (self._watch, self._act, self._renew, self._tend)
+            BackgroundTask(f"an elected member's {name}", work, logger)
+            for name, work in (
+                ("watch of the group", self._watch),
+                ("change of role", self._act),
+                ("renewal of its lease", self._renew),
+                ("care for the in-sync set", self._tend),
+            )
         ]
+        for task in self._tasks:
+            task.start()
         logger.warning("member %d of %s takes part", self.config.broker_id, self.config.broker_name)
 
     async def stop(self) -> None:
         """Stop the Broker, then end the lease, so that another member takes over at once."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_all(tasks)
         leads = self._member.term is not None
         await self._stop_broker()
         self._member.end_term()

@@ -20,6 +20,7 @@ from congreve.broker.replication.table_copies import TableCopies
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Replication:
         self._synchronize: Periodic | None = None
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
-        self._following: asyncio.Task[None] | None = None  # a changed certificate
+        self._following: BackgroundTask | None = None  # a changed certificate
         self.copies = TableCopies(
             managers.metadata, self._required_members, lambda: store.log.max_offset
         )
@@ -109,7 +110,12 @@ class Replication:
             self.copies.start()
             self._managers.files.copy_tables(self.copies.copied)
             if settings.certificates is not None:
-                self._following = loop.create_task(settings.certificates.keep_following())
+                self._following = BackgroundTask(
+                    "following the HA port's certificate",
+                    settings.certificates.keep_following,
+                    logger,
+                )
+                self._following.start()
             return
 
         def arrived(queues: set[ConsumeQueue]) -> None:

@@ -17,6 +17,7 @@ from congreve.errors import CongreveError
 from congreve.limited_log import LimitedLog
 from congreve.remoting.messages.listeners import host_port
 from congreve.remoting.tls.relay import TlsRelay, connect_relay
+from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Slave:
         self._client = client
         self._follower = self._new_follower(settings, arrived, login)
         self._executor = ThreadPoolExecutor(1, "ha-slave")
-        self._task: asyncio.Task[None] | None = None
+        self._task: BackgroundTask | None = None
         self._log = LimitedLog(logger)
         self._known = asyncio.Event()
         self.following: MasterAddress | None = None
@@ -78,7 +79,8 @@ class Slave:
 
     def start(self) -> None:
         """Follow on the running loop."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = BackgroundTask("the connection to the master", self._run, logger)
+        self._task.start()
 
     def remove_topic(self, topic: str, log_end: int) -> bool:
         """Remove the queues of a topic that the master has deleted (LogReceiver.remove_topic)."""
@@ -94,8 +96,7 @@ class Slave:
         if task is None:
             return
         self._follower.stop()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await task.stop()
         await asyncio.to_thread(self._executor.shutdown)
         self._follower.close()
 

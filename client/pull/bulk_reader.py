@@ -132,7 +132,7 @@ class BulkReader:
             try:
                 self._step()
                 deadline = time.monotonic() + self._retry_s
-            except (OSError, FrameError) as error:
+            except (OSError, FrameError, ValueError) as error:  # the address may be no address
                 self.close()
                 if time.monotonic() >= deadline:
                     raise ClientError(f"{self._address} cannot be read: {error}") from error

@@ -121,7 +121,7 @@ class BlockingClient:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._ssl is not None:
                 peer = self._ssl.wrap_socket(peer, server_hostname=host)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             raise ConnectError(f"no connection to {address}: {error}") from error
         return _Connection(peer, address)
 

@@ -154,7 +154,7 @@ class RemotingClient:
             raise ConnectError(
                 f"no connection to {address} within {self.connect_timeout_s:g} s"
             ) from error
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:  # a label that is empty or too long
             reason = str(error) or "the server closed it during the handshake of TLS"
             raise ConnectError(f"no connection to {address}: {reason}") from error
         self._open[address] = connection

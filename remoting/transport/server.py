@@ -17,6 +17,7 @@ from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.tls.certificates import ServerCertificates
+from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
@@ -90,7 +91,7 @@ class RemotingServer:
         self._on_close = on_close
         self.certificates = certificates
         self._first_byte: FirstByteListener | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: BackgroundTask | None = None
         self._lane_sinks = lane_sinks
         self._lane_entry = lane_entry
         self._listening: ExitStack | None = None
@@ -116,7 +117,10 @@ class RemotingServer:
                 await self._start_loop(listening)
             self._listening = listening.pop_all()
         if self.certificates is not None:
-            self._following = asyncio.create_task(self.certificates.keep_following())
+            self._following = BackgroundTask(
+                "following the certificate", self.certificates.keep_following, logger
+            )
+            self._following.start()
         self._scan_later()
         self._look_later()
 

@@ -186,3 +186,10 @@ def test_a_oneway_request_does_not_wait_for_an_answer() -> None:
     assert came[0].is_oneway
     assert came[0].ext_fields == {"signed": "yes"}
     client.close()
+
+
+@pytest.mark.parametrize("address", ["a..b:1", "x" * 64 + ".example:1", "127.0.0.1:99999", "h"])
+def test_an_address_that_is_none_is_a_connect_error(address: str) -> None:
+    client = BlockingClient(connect_timeout_s=5)
+    with pytest.raises(ConnectError):
+        call(client, address)

@@ -324,3 +324,18 @@ def test_a_closed_client_raises_a_clear_error():
             await made.invoke("127.0.0.1:1", RemotingCommand(code=1))
 
     run(scenario())
+
+
+NO_ADDRESSES = ("a..b:1", "x" * 64 + ".example:1", "\udc80:1", "127.0.0.1:99999", "h", ":1", "h:x")
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_address_that_is_none_is_a_connect_error(factory, address):
+    async def main():
+        async with client(connect_timeout_s=5) as made:
+            with pytest.raises(ConnectError):
+                await made.invoke(address, RemotingCommand(code=1))
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(main(), 20))
