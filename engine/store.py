@@ -56,6 +56,11 @@ class MessageStore(ReadableStore):
     every parked message; code that appends to `log` directly checks `queue.watched` itself.
     """
 
+    found_clean = False
+    """Whether the last user of the folder closed it cleanly, from start() on."""
+    left_clean = False
+    """Whether close() has made everything durable."""
+
     def __init__(
         self,
         config: StoreConfig,
@@ -154,7 +159,8 @@ class MessageStore(ReadableStore):
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self, cut_at: int | None) -> None:
-        clean = self._folder.clean and cut_at is None
+        self.found_clean, self.left_clean = self._folder.clean, False
+        clean = self.found_clean and cut_at is None
         self._folder.acquire_log(self.queues)
         self.identity = IdentityFile(self.config.own_dir, files=self.files).load_or_make()
         self.log.load()
@@ -236,7 +242,8 @@ class MessageStore(ReadableStore):
             logger.error("the store did not stop cleanly: %s", error)
             healthy = False
         self.backend.stop()
-        if healthy and not self.health.failed:
+        self.left_clean = healthy and not self.health.failed
+        if self.left_clean:
             self._folder.mark_stopped()
         self._folder.release()
 

@@ -47,12 +47,35 @@ class ElectRequest(msgspec.Struct, frozen=True, rename="camel"):
     unclean: bool = False
 
 
+class LogEnd(msgspec.Struct, frozen=True):
+    """Where the log of a member ends that stopped uncleanly, while it waits for the others.
+
+    `waits_in` is the epoch without a master in which it waits: what it said before is void after
+    an election. `epoch` is the newest one of its store.
+    """
+
+    waits_in: int
+    epoch: int
+    end: int
+
+
+class Seat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A member's number: the id of the store that has it, and its log's end while it waits.
+
+    RocketMQ: BrokerReplicaInfo.
+    """
+
+    store: str
+    log_end: LogEnd | None = None
+
+
 class GroupState(msgspec.Struct, frozen=True):
     """The state of one group in the coordination service (RocketMQ: SyncStateInfo).
 
     `master` is None while no member holds a live lease. `epoch` is that of the last election, 0
     before the first one; only members of `in_sync` have all acknowledged messages. `guard` belongs
-    to the coordinator. `request` is an operator's, until the next election.
+    to the coordinator. `request` is an operator's, until the next election. `seats` are the
+    numbers of members that have taken part, not those of earlier versions.
     """
 
     master: Master | None = None
@@ -60,6 +83,7 @@ class GroupState(msgspec.Struct, frozen=True):
     in_sync: frozenset[int] = frozenset()
     guard: tuple[int | str, ...] = ()
     request: ElectRequest | None = None
+    seats: dict[int, Seat] = {}
 
 
 class Coordinator(Protocol):
@@ -88,6 +112,10 @@ class Coordinator(Protocol):
 
     async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
         """Replace the in-sync set. Raises StateChangedError unless this member holds its lease."""
+        ...
+
+    async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
+        """Replace one member's seat. Raises StateChangedError unless the state still is `seen`."""
         ...
 
     async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:

@@ -11,6 +11,7 @@ import msgspec
 from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.broker.election.complete_log import CleanStop, CleanStopFile, CompleteLog
 from congreve.broker.election.coordinator import (
     Coordinator,
     CoordinatorError,
@@ -30,6 +31,7 @@ from congreve.broker.election.member import (
     ElectionMember,
     Follow,
     Knowledge,
+    Note,
     Release,
     Step,
     Wait,
@@ -38,6 +40,7 @@ from congreve.broker.election.replication import ElectionReplication, Role
 from congreve.broker.election.requests import note_request
 from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.replication.replication import HA_DISTANCE
+from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.errors import CongreveError
 from congreve.limited_log import LimitedLog
@@ -94,6 +97,7 @@ class ElectedBroker(Lifecycle):
             config.broker_id, config.address, f"{config.broker_ip2}:{ha_port}", self._lease
         )
         self._epochs = EpochLog(config.store)
+        self._complete = CompleteLog(CleanStopFile(config.store.own_dir))
         self._state: GroupState | None = None
         self._master: Master | None = None
         self._cut_at: int | None = None
@@ -101,7 +105,7 @@ class ElectedBroker(Lifecycle):
         self._tasks: list[BackgroundTask] = []
         self._log = LimitedLog(logger)
         self._why = ""
-        self._has_messages = False
+        self._known = Knowledge(newest_epoch=-1, claimed=0, has_messages=False)
 
     @property
     def is_master(self) -> bool:
@@ -126,6 +130,7 @@ class ElectedBroker(Lifecycle):
         """
         await refuse_open_name_servers(self.config)  # not again when the role changes
         await asyncio.to_thread(self._epochs.load)
+        await asyncio.to_thread(self._complete.load)
         await self._run_slave()
         self._tasks = [
             BackgroundTask(f"an elected member's {name}", work, logger)
@@ -146,6 +151,7 @@ class ElectedBroker(Lifecycle):
         await stop_all(tasks)
         leads = self._member.term is not None
         await self._stop_broker()
+        await self._leave_mark()
         self._member.end_term()
         if leads:
             try:
@@ -153,6 +159,12 @@ class ElectedBroker(Lifecycle):
             except CoordinatorError as error:
                 logger.warning("the lease expires by itself: %s", error)
         await self._coordinator.close()
+
+    async def _leave_mark(self) -> None:
+        try:
+            await asyncio.to_thread(self._complete.save)
+        except StoreError as error:
+            logger.warning("the next start counts as one after an unclean stop: %s", error)
 
     # --- the state
 
@@ -190,7 +202,7 @@ class ElectedBroker(Lifecycle):
             try:
                 await self._do(step)
             except (StateChangedError, OutcomeUnknownError) as error:
-                self._log.warning("no election: %s", error)
+                self._log.warning("the group's state has changed: %s", error)
                 self._state = await self._read()
             except (CongreveError, OSError) as error:
                 logger.error("member %d fails in its role: %s", self.config.broker_id, error)
@@ -205,9 +217,17 @@ class ElectedBroker(Lifecycle):
 
     def _knowledge(self) -> Knowledge:
         if self.broker is not None:
-            log = self.broker.store.log
-            self._has_messages = log.max_offset > log.min_offset
-        return Knowledge(self._epochs.epochs.newest, self._epochs.claimed, self._has_messages)
+            store = self.broker.store
+            begin, end = store.log.min_offset, store.log.max_offset
+            self._known = self._known._replace(
+                has_messages=end > begin, store=store.identity, end=end
+            )
+        return self._known._replace(
+            newest_epoch=self._epochs.epochs.newest,
+            claimed=self._epochs.claimed,
+            is_whole=self._complete.is_whole,
+            admitted_in=self._complete.admitted_in,
+        )
 
     async def _do(self, step: Step) -> None:
         if isinstance(step, Elect):
@@ -216,11 +236,24 @@ class ElectedBroker(Lifecycle):
             await self._release()
         elif isinstance(step, Follow):
             await self._follow(step.master)
+        elif isinstance(step, Note):
+            await self._follow(None)
+            await self._note(step)
         elif isinstance(step, Wait):
             if step.why != self._why:
                 logger.warning("member %d waits: %s", self.config.broker_id, step.why)
             await self._follow(None)
         self._why = step.why if isinstance(step, Wait) else ""
+
+    async def _note(self, step: Note) -> None:
+        """Change this member's seat; at an error the next step tries again."""
+        try:
+            self._state = await self._coordinator.note(step.seen, self.config.broker_id, step.seat)
+        except CoordinatorError as error:
+            if not isinstance(error, StateChangedError):
+                self._log.warning("the coordination service has no new seat: %s", error)
+            self._state = await self._read()
+        self._changed.set()
 
     # --- roles
 
@@ -237,7 +270,7 @@ class ElectedBroker(Lifecycle):
         )
         self._member.begin_term(term, sent_at)
         await self._stop_broker()
-        await self._start_broker("SYNC_MASTER", 0, term)
+        await self._start_broker("SYNC_MASTER", 0, term, self._known.end)
         logger.warning(
             "member %d is the master of %s in epoch %d",
             *(self.config.broker_id, self.config.broker_name, state.epoch),
@@ -281,12 +314,19 @@ class ElectedBroker(Lifecycle):
             await self._stop_broker()
         if self.broker is None:
             self._master = None
-            await self._start_broker("SLAVE", self.config.broker_id, None)
+            await self._start_broker("SLAVE", self.config.broker_id)
 
-    async def _start_broker(self, role: str, broker_id: int, term: InSyncSet | None) -> None:
+    async def _start_broker(
+        self, role: str, broker_id: int, term: InSyncSet | None = None, end: int = 0
+    ) -> None:
         settings = {"broker_role": role, "broker_id": broker_id, "acl_open_name_servers": True}
         config = msgspec.structs.replace(self.config, **settings)
-        in_role = Role(self.config.broker_id, self._lease, self._epochs, self._note_diverged, term)
+        in_role = Role(
+            *(self.config.broker_id, self._lease, self._epochs, self._complete),
+            diverged=self._note_diverged,
+            term=term,
+            end=end,
+        )
         broker = Broker(
             config,
             config_path=self._config_path,
@@ -305,6 +345,9 @@ class ElectedBroker(Lifecycle):
             if fence is not None:
                 fence.close()
             await broker.stop()
+            store = broker.store
+            left = CleanStop(store.identity, store.log.max_offset, self._epochs.epochs.newest)
+            self._complete.closed(left, left_clean=store.left_clean)
 
     async def _give_up(self) -> None:
         """Let another member take over: this one cannot run in its role."""

@@ -16,6 +16,7 @@ from congreve.broker.election.coordinator import (
     LeaseLostError,
     Master,
     OutcomeUnknownError,
+    Seat,
     StateChangedError,
 )
 from congreve.broker.election.json_http import JsonHttp
@@ -55,11 +56,12 @@ class _Lease(msgspec.Struct, rename="upper"):
 
 
 class EtcdCoordinator:
-    """Two keys a group below /congreve/CLUSTER/GROUP: `master`, bound to a lease, and `set`.
+    """The keys `master`, bound to a lease, `set` and `seats` below /congreve/CLUSTER/GROUP.
 
-    A change is one transaction: `master` was created at the revision, and `set` last written at
-    the revision, that the member has read. Endpoints are tried in turn, beginning with the last
-    that answered. (RocketMQ: the controller's Raft group.)
+    A change is one transaction: `master` was created at the revision, and the others last written
+    at the revisions, that the member has read. A change of the set leaves the seats alone: members
+    of earlier versions, which write `set`, do not know them. Endpoints are tried in turn, beginning
+    with the last that answered. (RocketMQ: the controller's Raft group.)
     """
 
     def __init__(
@@ -82,19 +84,19 @@ class EtcdCoordinator:
         self._lease: str | None = None
 
     async def read(self) -> GroupState:
-        """The state now: a linearizable read of both keys."""
+        """The state now: a linearizable read of all keys."""
         return self._state(await self._range())
 
     async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
-        """Grant a lease, then write both keys if neither has changed."""
+        """Grant a lease, then write `master` and `set` if no key has changed."""
         if self._lease is not None:
             await self._revoke(self._lease)  # of an election whose outcome was unknown
             self._lease = None
         wanted = _Lease(ttl=ttl_s)
         granted = await self._call("/v3/lease/grant", wanted, repeatable=True)
         lease = _lease(granted).id
-        _, set_revision = seen.guard
-        compare = [self._compare("master", "CREATE", 0), self._compare("set", "MOD", set_revision)]
+        *_, seats_revision = seen.guard
+        compare = self._unchanged(seen, master=0)
         in_sync = frozenset({candidate.member})
         puts = [
             self._put("master", msgspec.json.encode(candidate), lease),
@@ -109,7 +111,8 @@ class EtcdCoordinator:
             await self._revoke(lease)
             raise
         self._lease = lease
-        return GroupState(candidate, candidate.epoch, in_sync, (revision, revision))
+        guard = (revision, revision, seats_revision)
+        return GroupState(candidate, candidate.epoch, in_sync, guard, seats=seen.seats)
 
     async def keep_alive(self) -> None:
         """Renew the lease that the last election granted."""
@@ -125,24 +128,26 @@ class EtcdCoordinator:
 
     async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
         """Write the set if `master` still is the key that this member created."""
-        master_revision, set_revision = seen.guard
-        compare = [
-            self._compare("master", "CREATE", master_revision),
-            self._compare("set", "MOD", set_revision),
-        ]
+        master_revision, _, seats_revision = seen.guard
+        compare = self._unchanged(seen)[:2]
         revision = await self._change(compare, [self._put_set(seen.epoch, members)])
-        return GroupState(seen.master, seen.epoch, members, (master_revision, revision))
+        guard = (master_revision, revision, seats_revision)
+        return GroupState(seen.master, seen.epoch, members, guard, seats=seen.seats)
+
+    async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
+        """Write the seats if no key has changed."""
+        seats = {**seen.seats, member: seat}
+        put = self._put("seats", msgspec.json.encode(seats))
+        revision = await self._change(self._unchanged(seen), [put])
+        return msgspec.structs.replace(seen, guard=(*seen.guard[:2], revision), seats=seats)
 
     async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
-        """Write the set again, with the request, if neither key has changed."""
-        master_revision, set_revision = seen.guard
-        compare = [
-            self._compare("master", "CREATE", master_revision),
-            self._compare("set", "MOD", set_revision),
-        ]
+        """Write the set again, with the request, if no key has changed."""
+        master_revision, _, seats_revision = seen.guard
         put = self._put_set(seen.epoch, seen.in_sync, request)
-        revision = await self._change(compare, [put])
-        return msgspec.structs.replace(seen, guard=(master_revision, revision), request=request)
+        revision = await self._change(self._unchanged(seen), [put])
+        guard = (master_revision, revision, seats_revision)
+        return msgspec.structs.replace(seen, guard=guard, request=request)
 
     async def resign(self) -> None:
         """Revoke the lease: etcd removes the key `master` with it."""
@@ -151,7 +156,7 @@ class EtcdCoordinator:
             await self._revoke(lease)
 
     async def changed(self, seen: GroupState, limit_s: float) -> GroupState:
-        """Watch both keys; the state is read again after an event, or after the time."""
+        """Watch the keys; the state is read again after an event, or after the time."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._wait_for_event(seen)
@@ -170,7 +175,7 @@ class EtcdCoordinator:
             return
         # From the read on: etcd may have compacted the revisions of keys that rarely change.
         start = int(answer["header"]["revision"]) + 1
-        body = {"create_request": {**self._both_keys, "start_revision": str(start)}}
+        body = {"create_request": {**self._all_keys, "start_revision": str(start)}}
         events = self._endpoints[0].stream("POST", "/v3/watch", body, self._timeout_s)
         async for event in events:
             result = event.get("result", {})
@@ -178,11 +183,11 @@ class EtcdCoordinator:
                 return
 
     @property
-    def _both_keys(self) -> dict[str, str]:
+    def _all_keys(self) -> dict[str, str]:
         return {"key": _text(self._prefix), "range_end": _text(self._prefix[:-1] + "0")}
 
     async def _range(self) -> dict[str, Any]:
-        return await self._call("/v3/kv/range", self._both_keys, repeatable=True)
+        return await self._call("/v3/kv/range", self._all_keys, repeatable=True)
 
     async def _revoke(self, lease: str) -> None:
         with suppress(CoordinatorError):  # it expires anyway
@@ -196,6 +201,15 @@ class EtcdCoordinator:
         if not answer.get("succeeded"):
             raise StateChangedError(f"{self._prefix} has changed since this member read it")
         return int(answer["header"]["revision"])
+
+    def _unchanged(self, seen: GroupState, master: int | None = None) -> list[dict[str, Any]]:
+        """That the keys are as in `seen`; `master` replaces the revision of that key."""
+        created, written, noted = seen.guard
+        return [
+            self._compare("master", "CREATE", created if master is None else master),
+            self._compare("set", "MOD", written),
+            self._compare("seats", "MOD", noted),
+        ]
 
     def _compare(self, key: str, target: str, revision: int | str) -> dict[str, Any]:
         field = "create_revision" if target == "CREATE" else "mod_revision"
@@ -219,17 +233,23 @@ class EtcdCoordinator:
         found = {b64decode(pair["key"]).decode(): pair for pair in answer.get("kvs", [])}
         master = found.get(self._prefix + "master")
         in_sync = found.get(self._prefix + "set")
+        seats = found.get(self._prefix + "seats")
         try:
             holder = None if master is None else msgspec.json.decode(_value(master), type=Master)
             known = _InSync(0, [])
             if in_sync is not None:
                 known = msgspec.json.decode(_value(in_sync), type=_InSync)
+            noted = b"{}" if seats is None else _value(seats)
+            seats_now = msgspec.json.decode(noted, type=dict[int, Seat])
         except msgspec.DecodeError as error:
             raise CoordinatorError(f"{self._prefix} in etcd is damaged: {error}") from error
-        created = 0 if master is None else int(master["create_revision"])
-        written = 0 if in_sync is None else int(in_sync["mod_revision"])
+        guard = (
+            0 if master is None else int(master["create_revision"]),
+            0 if in_sync is None else int(in_sync["mod_revision"]),
+            0 if seats is None else int(seats["mod_revision"]),
+        )
         in_sync_now = frozenset(known.members)
-        return GroupState(holder, known.epoch, in_sync_now, (created, written), known.request)
+        return GroupState(holder, known.epoch, in_sync_now, guard, known.request, seats_now)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": self._token} if self._token else {}

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -15,13 +15,17 @@ from congreve.broker.election.coordinator import (
     LeaseLostError,
     Master,
     OutcomeUnknownError,
+    Seat,
     StateChangedError,
 )
 from congreve.broker.election.json_http import JsonHttp
 
+T = TypeVar("T")
 POLL_S = 0.5
 """Seconds between two reads of the object while a member waits for a change."""
 ANNOTATION = "congreve/state"
+SEATS = "congreve/seats"
+"""The annotation of the seats: members of earlier versions, which write the other one, keep it."""
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
@@ -99,6 +103,15 @@ class KubernetesCoordinator:
             state.members = sorted(members)
             return self._state_of(await self._write(lease, {"renewTime": _now()}, state))
 
+    async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
+        """Write the seats into their annotation."""
+        async with self._lock:
+            lease = await self._get()
+            if self._state_of(lease) != seen:
+                raise StateChangedError(f"the Lease {self._name} has changed")
+            seats = {**seen.seats, member: seat}
+            return self._state_of(await self._write(lease, {}, _decoded(lease), seats))
+
     async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
         """Write the request into the annotation."""
         async with self._lock:
@@ -149,11 +162,17 @@ class KubernetesCoordinator:
         return lease, state
 
     async def _write(
-        self, lease: dict[str, Any], spec: dict[str, Any], state: _State
+        self,
+        lease: dict[str, Any],
+        spec: dict[str, Any],
+        state: _State,
+        seats: dict[int, Seat] | None = None,
     ) -> dict[str, Any]:
         metadata = dict(lease["metadata"])
         annotations = dict(metadata.get("annotations") or {})
         annotations[ANNOTATION] = msgspec.json.encode(state).decode()
+        if seats is not None:
+            annotations[SEATS] = msgspec.json.encode(seats).decode()
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -176,7 +195,13 @@ class KubernetesCoordinator:
             self._seen = renewal, self._monotonic()
         ended = self._monotonic() - self._seen[1] >= float(spec.get("leaseDurationSeconds") or 0)
         master = None if ended or not spec.get("holderIdentity") else state.master
-        return GroupState(master, state.epoch, frozenset(state.members), request=state.request)
+        return GroupState(
+            master,
+            state.epoch,
+            frozenset(state.members),
+            request=state.request,
+            seats=_seats(lease),
+        )
 
 
 def _accepted(status: int, body: dict[str, Any]) -> dict[str, Any]:
@@ -188,11 +213,19 @@ def _accepted(status: int, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded(lease: dict[str, Any]) -> _State:
-    text = (lease["metadata"].get("annotations") or {}).get(ANNOTATION)
+    return _annotation(lease, ANNOTATION, _State) or _State(0, [])
+
+
+def _seats(lease: dict[str, Any]) -> dict[int, Seat]:
+    return _annotation(lease, SEATS, dict[int, Seat]) or {}
+
+
+def _annotation(lease: dict[str, Any], name: str, kind: type[T]) -> T | None:
+    text = (lease["metadata"].get("annotations") or {}).get(name)
     try:
-        return _State(0, []) if text is None else msgspec.json.decode(text, type=_State)
+        return None if text is None else msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise CoordinatorError(f"the annotation {ANNOTATION} is damaged: {error}") from error
+        raise CoordinatorError(f"the annotation {name} is damaged: {error}") from error
 
 
 def _now() -> str:

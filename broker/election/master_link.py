@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from congreve.broker.election.complete_log import CompleteLog
 from congreve.broker.election.epoch_log import EpochLog
 from congreve.broker.election.frames import (
     TRANSFER_HEADER,
@@ -44,9 +45,11 @@ class EpochFollower(LogFollower):
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
         epochs: EpochLog,
+        complete: CompleteLog,
     ) -> None:
         super().__init__(store, settings, arrived)
         self._epochs = epochs
+        self._complete = complete
         self._of_master = Epochs()
         self._admitted = False
 
@@ -67,13 +70,18 @@ class EpochFollower(LogFollower):
         if transfer.offset < 0:
             return self.receiver.received, 0
         epochs = self._epochs.epochs
-        if not self._admitted:
-            self._admitted = True
+        is_first, self._admitted = not self._admitted, True
+        if is_first:
             self.reported = -1  # report again: now it counts
             epochs = self._of_master.cut(self.store.log.max_offset)
-        if transfer.epoch.number > epochs.newest:
-            epochs = epochs.begun(*transfer.epoch)
+        # Also one that begins where this part ends: the next report says that the slave has it.
+        end = transfer.offset + transfer.size
+        for epoch in (*self._of_master.cut(end + 1).entries, transfer.epoch):
+            if epoch.number > epochs.newest:
+                epochs = epochs.begun(*epoch)
         self._epochs.save(epochs)
+        if is_first:
+            self._complete.admitted(self._of_master.newest)
         return transfer.offset, transfer.size
 
     def report_frame(self, offset: int) -> bytes:
@@ -105,11 +113,13 @@ class ElectedSlave(Slave):
         *,
         member: int,
         epochs: EpochLog,
+        complete: CompleteLog,
         diverged: Callable[[int], None],
         copy_tables: Callable[[], Awaitable[bool]],
     ) -> None:
         self._member = member
         self._epochs = epochs
+        self._complete = complete
         self._diverged = diverged
         self._copy_tables = copy_tables
         self._peer: socket.socket | None = None
@@ -122,7 +132,7 @@ class ElectedSlave(Slave):
         arrived: Callable[[set[ConsumeQueue]], None],
         login: Callable[[], bytes],
     ) -> LogFollower:
-        return EpochFollower(self._store, settings, arrived, self._epochs)
+        return EpochFollower(self._store, settings, arrived, self._epochs, self._complete)
 
     def leave(self) -> None:
         """Leave the master: another one is elected, or none is known."""

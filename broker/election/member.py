@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from congreve.broker.election.coordinator import GroupState, Master
+from congreve.broker.election.coordinator import GroupState, LogEnd, Master, Seat
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 
@@ -32,32 +32,46 @@ class Release(NamedTuple):
     """End this member's lease: it belongs to no term, or an operator wants another master."""
 
 
+class Note(NamedTuple):
+    """Tell the coordination service about this member, and follow no master meanwhile."""
+
+    seen: GroupState
+    seat: Seat
+
+
 class Wait(NamedTuple):
     """Serve nothing; `why` is for the log."""
 
     why: str
 
 
-Step = Lead | Follow | Elect | Release | Wait
+Step = Lead | Follow | Elect | Release | Note | Wait
 
 
 class Knowledge(NamedTuple):
-    """What a member's store says about the group; both numbers survive a crash.
+    """What a member's store says about the group; both epochs survive a crash.
 
     `newest_epoch` is that of the epoch file, -1 without one. `claimed` is the epoch of the last
-    election that this member has asked for, 0 before the first.
+    election that this member has asked for, 0 before the first. `store` is the store's id, `end`
+    the log's end. The last two are those of CompleteLog.
     """
 
     newest_epoch: int
     claimed: int
     has_messages: bool
+    store: str = ""
+    end: int = 0
+    is_whole: bool = False
+    admitted_in: int = -1
 
 
 class ElectionMember:
     """Decides for one member (RocketMQ: ReplicasManager). It does no I/O.
 
     A member can become master only if it is in the in-sync set and its store has the set's epoch:
-    a store that was emptied, or restored from a backup, is not the one that entered the set.
+    a store that was emptied, or restored from a backup, is not the one that entered the set. And
+    its log has to be complete: after an unclean stop it may have lost its end. If no member with a
+    complete log is left, all of the set wait for each other, and the longest log is elected.
     """
 
     def __init__(self, member: int, address: str, ha_address: str, lease: MasterLease) -> None:
@@ -84,6 +98,9 @@ class ElectionMember:
                 return Wait(_NOT_OF_THE_GROUP)
             if known.newest_epoch > state.epoch:
                 return Wait(_lost_state(state, known))
+            mine = Seat(known.store)
+            if state.seats.get(self.member) != mine:
+                return Note(state, mine)
             return Follow(state.master)
         if self._is_asked_unclean(state):
             # Unreachable members may have later epochs than the coordination service.
@@ -96,14 +113,39 @@ class ElectionMember:
             )
         if known.newest_epoch > state.epoch:
             return Wait(_lost_state(state, known))
-        if state.epoch and not self._has_epoch(state, known):
-            return Wait(
-                f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.epoch}:"
-                " the store was emptied or restored, and lacks acknowledged messages"
-            )
+        if state.epoch:
+            obstacle = self._obstacle(state, known)
+            if obstacle is not None:
+                return obstacle
         if self._lets_another_go_first(state):
             return Wait("an operator wants another member as master")
         return Elect(state, self._candidate(state.epoch + 1))
+
+    def _obstacle(self, state: GroupState, known: Knowledge) -> Note | Wait | None:
+        """What a member of the in-sync set has to do before it can be elected; None: nothing."""
+        is_complete = known.is_whole or known.admitted_in == state.epoch
+        if is_complete or state.in_sync == {self.member} or known.newest_epoch < 0:
+            return None if self._has_epoch(state, known) else Wait(_other_store(state, known))
+        mine = Seat(known.store, LogEnd(state.epoch, known.newest_epoch, known.end))
+        if state.seats.get(self.member) != mine:
+            return Note(state, mine)
+        ends = {
+            member: seat.log_end
+            for member, seat in state.seats.items()
+            if seat.log_end is not None and seat.log_end.waits_in == state.epoch
+        }
+        if missing := state.in_sync - ends.keys():
+            return Wait(
+                f"this member stopped uncleanly, and may lack acknowledged messages: one of"
+                f" {sorted(missing)} becomes the master, or, once all of them wait, too, the"
+                " member with the longest log"
+            )
+        longest = max(
+            state.in_sync, key=lambda member: (ends[member].epoch, ends[member].end, -member)
+        )
+        if longest != self.member:
+            return Wait(f"member {longest} has the longest log of the in-sync set")
+        return None
 
     def _is_to_leave(self, state: GroupState) -> bool:
         return state.request is not None and state.request.member != self.member
@@ -148,6 +190,13 @@ _NOT_OF_THE_GROUP = (
     "the store has messages from before the group's first election: start its member first, or"
     " remove the store so that it copies the master's"
 )
+
+
+def _other_store(state: GroupState, known: Knowledge) -> str:
+    return (
+        f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.epoch}: the store"
+        " was emptied or restored, and lacks acknowledged messages"
+    )
 
 
 def _lost_state(state: GroupState, known: Knowledge) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.election.complete_log import CleanStop, CompleteLog
 from congreve.broker.election.coordinator import Master
 from congreve.broker.election.epoch_log import EpochLog
 from congreve.broker.election.fence import Fence
@@ -35,15 +36,17 @@ logger = logging.getLogger(__name__)
 class Role(NamedTuple):
     """The role in which a member's broker starts.
 
-    `term` is that of a master, None for a slave. `diverged` gets the offset at which a slave's
-    store has to be cut.
+    `term` is that of a master, whose log reached to `end` when it was elected, None for a slave.
+    `diverged` gets the offset at which a slave's store has to be cut.
     """
 
     member: int
     lease: MasterLease
     epochs: EpochLog
+    complete: CompleteLog
     diverged: Callable[[int], None]
     term: InSyncSet | None = None
+    end: int = 0
 
 
 class ElectionReplication(Replication):
@@ -78,10 +81,19 @@ class ElectionReplication(Replication):
         super().take_role()
         log, epochs = self._store.log, self._role.epochs
         known = epochs.epochs.cut(log.max_offset + 1)
+        complete = self._role.complete
+        found = CleanStop(self._store.identity, log.max_offset, known.newest)
+        complete.opened(found, found_clean=self._store.found_clean)
         term = self._role.term
         if term is None:
             epochs.save(known)
             return
+        if log.max_offset < self._role.end:
+            raise StoreError(
+                f"the log ends at {log.max_offset}, but reached to {self._role.end} when this"
+                " member was elected: its end was lost when the store was closed"
+            )
+        complete.admitted(term.master.epoch)
         # The first master wrote what was in its log before.
         start = log.max_offset if known.entries else log.min_offset
         number = term.master.epoch
@@ -173,6 +185,7 @@ class ElectionReplication(Replication):
             login,
             member=self._role.member,
             epochs=self._role.epochs,
+            complete=self._role.complete,
             diverged=self._role.diverged,
             copy_tables=self.copy_tables,
         )

@@ -134,6 +134,18 @@ class StateFile:
             why = error.strerror if isinstance(error, OSError) else error
             raise StoreError(f"cannot write {self.path}: {why}") from error
 
+    def remove(self) -> None:
+        """Remove the file and its backup, durably. Raises StoreError."""
+        try:
+            for path in (self.backup_path, self.path):
+                with suppress(FileNotFoundError):
+                    self._files.remove(path)
+            self._files.sync_folder(os.path.dirname(self.path))
+        except FileNotFoundError:
+            return  # there is no folder either
+        except OSError as error:
+            raise StoreError(f"cannot remove {self.path}: {error.strerror}") from error
+
     def replace_checked(self, text: str, is_same: Callable[[str], bool]) -> None:
         """replace(), if `is_same` accepts the text: it reads back as its original.
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from congreve.broker.election.complete_log import CleanStop, CompleteLog
 from congreve.broker.election.coordinator import (
     ElectRequest,
     GroupState,
     Master,
+    Seat,
     StateChangedError,
 )
 from congreve.broker.election.in_sync import InSyncSet
@@ -22,6 +25,7 @@ from congreve.broker.election.member import (
     Follow,
     Knowledge,
     Lead,
+    Note,
     Release,
 )
 from congreve.engine.state.epochs import Epochs
@@ -40,11 +44,16 @@ class Service:
     ends_at: float = 0.0
     revision: int = 0
     request: ElectRequest | None = None
+    seats: dict[int, Seat] = field(default_factory=dict)
+    noted: int = 0  # the revision of the seats
 
     def read(self) -> GroupState:
         if self.master is not None and self.now() >= self.ends_at:
             self.master = None
-        return GroupState(self.master, self.epoch, self.in_sync, (self.revision,), self.request)
+        guard = self.revision, self.noted
+        return GroupState(
+            self.master, self.epoch, self.in_sync, guard, self.request, dict(self.seats)
+        )
 
     def elect(self, seen: GroupState, candidate: Master) -> GroupState:
         if self.read() != seen or seen.master is not None:
@@ -57,10 +66,17 @@ class Service:
         return self.read()
 
     def change_set(self, master: Master, seen: GroupState, members: frozenset[int]) -> GroupState:
-        if self.read().master != master or seen.guard != (self.revision,):
+        if self.read().master != master or seen.guard[0] != self.revision:
             raise StateChangedError("another term, or another set")
         self.revision += 1
         self.in_sync = members
+        return self.read()
+
+    def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
+        if self.read() != seen:
+            raise StateChangedError("another change")
+        self.noted += 1
+        self.seats[member] = seat
         return self.read()
 
     def ask(self, request: ElectRequest) -> None:
@@ -81,11 +97,26 @@ class Service:
 
 
 @dataclass
+class Mark:
+    """The mark of a clean stop on a member's disk."""
+
+    left: CleanStop | None = None
+
+    def take(self) -> CleanStop | None:
+        mark, self.left = self.left, None
+        return mark
+
+    def save(self, mark: CleanStop) -> None:
+        self.left = mark
+
+
+@dataclass
 class Request:
     """A pending change: it is carried out at most once, and its answer may be lost."""
 
     run: Callable[[], GroupState]
     answer: Callable[[GroupState | StateChangedError], None]
+    members: frozenset[int] | None = None  # the set that it would make
 
 
 @dataclass
@@ -97,6 +128,9 @@ class Node:
     log: list[tuple[int, int]] = field(default_factory=list)  # (epoch, message) each
     epochs: Epochs = field(default_factory=Epochs)
     claimed: int = 0
+    store: int = 0  # its id
+    mark: Mark = field(default_factory=Mark)
+    closed: bool = True  # by the last process
     up: bool = True
     waiting: bool = False  # for the answer to a change
     follows: Master | None = None
@@ -106,12 +140,33 @@ class Node:
     def __post_init__(self) -> None:
         lease = MasterLease(TTL_S, MARGIN_S, self.now)
         self.member = ElectionMember(self.number, f"a{self.number}", f"h{self.number}", lease)
+        self.complete = CompleteLog(self.mark)
+        self.complete.load()
+        self.open()
+
+    def open(self) -> None:
+        """Open the store: what a crash took from the log's end, it takes from the epochs."""
+        self.epochs = self.epochs.cut(len(self.log) + 1)
+        self.complete.opened(self._ending, found_clean=self.closed)
+        self.closed = False
+
+    def close(self) -> None:
+        """Close the store, which has everything on its disk then."""
+        self.closed = True
+        self.complete.closed(self._ending, left_clean=True)
+
+    @property
+    def _ending(self) -> CleanStop:
+        return CleanStop(f"{self.number}-{self.store}", len(self.log), self.epochs.newest)
 
     @property
     def term(self) -> InSyncSet | None:
         return self.member.term
 
-    def stop(self) -> None:
+    def stop(self, *, cleanly: bool = False) -> None:
+        if self.up and cleanly:
+            self.close()
+            self.complete.save()
         self.up = self.waiting = self.aligned = False
         self.follows = None
 
@@ -119,8 +174,18 @@ class Node:
         self.up = True
         self.__post_init__()
 
+    def lose_end(self, count: int) -> None:
+        """Its log is damaged, or was not on the disk, while no process has it open."""
+        assert not self.up
+        if count:
+            del self.log[-count:]
+
     def known(self) -> Knowledge:
-        return Knowledge(self.epochs.newest, self.claimed, bool(self.log))
+        return Knowledge(
+            *(self.epochs.newest, self.claimed, bool(self.log), self._ending.store, len(self.log)),
+            is_whole=self.complete.is_whole,
+            admitted_in=self.complete.admitted_in,
+        )
 
 
 class Group:
@@ -175,8 +240,17 @@ class Group:
         elif isinstance(step, Release):
             node.member.end_term()
             self.service.release(node.number)
+        elif isinstance(step, Note):
+            self._note(node, step)
         elif isinstance(step, Elect):
             self._elect(node, step)
+
+    def _note(self, node: Node, step: Note) -> None:
+        self._send(
+            node,
+            lambda: self.service.note(step.seen, node.number, step.seat),
+            lambda outcome: None,
+        )
 
     def _elect(self, node: Node, step: Elect) -> None:
         node.claimed = step.candidate.epoch
@@ -186,6 +260,9 @@ class Group:
             if isinstance(outcome, StateChangedError):
                 return
             start = len(node.log)
+            node.close()
+            node.open()
+            node.complete.admitted(step.candidate.epoch)
             node.epochs = node.epochs.cut(start).begun(step.candidate.epoch, start)
             term = InSyncSet(outcome, start, max_lag_s=MAX_LAG_S, min_in_sync=self.min_in_sync)
             node.member.begin_term(term, sent_at)
@@ -201,7 +278,7 @@ class Group:
                 self.unclean += 1
             return state
 
-        self._send(node, elect, elected)
+        self._send(node, elect, elected, frozenset({node.number}))
 
     def change_set(self, node: Node) -> None:
         """The master proposes the set that it wants, or repeats a proposal whose outcome is
@@ -228,16 +305,18 @@ class Group:
             else:
                 node.member.end_term()
 
-        self._send(node, lambda: self.service.change_set(term.master, seen, members), changed)
+        change = partial(self.service.change_set, term.master, seen, members)
+        self._send(node, change, changed, members)
 
     def _send(
         self,
         node: Node,
         run: Callable[[], GroupState],
         answer: Callable[[GroupState | StateChangedError], None],
+        members: frozenset[int] | None = None,
     ) -> None:
         node.waiting = True
-        self.requests.append(Request(run, answer_to(node, answer)))
+        self.requests.append(Request(run, answer_to(node, answer), members))
 
     def carry_out(self, index: int, *, answered: bool) -> None:
         """One of the pending changes arrives; its answer arrives, too, or is lost."""
@@ -310,6 +389,7 @@ class Group:
         here = master.epochs.at(len(slave.log))
         if here is not None and here.number > slave.epochs.newest:
             slave.epochs = slave.epochs.begun(*here)
+        slave.complete.admitted(master.epochs.newest)
         if reported:
             term.reported(slave.number, len(slave.log), len(master.log), self.time)
             self.acknowledge(master)
@@ -324,10 +404,29 @@ class Group:
         self.disconnect(node)
         node.stop()
 
+    def stop(self, node: Node) -> None:
+        """The member's process is asked to stop: it closes its store, and ends its lease."""
+        self.disconnect(node)
+        node.stop(cleanly=True)
+        self.service.release(node.number)
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether another member of the set has all that is acknowledged, also of the sets that
+        pending changes would make: then this one's damage alone loses nothing."""
+        pending = [request.members for request in self.requests if request.members is not None]
+        return all(
+            any(
+                self.acknowledged <= {message for _, message in self.nodes[other].log}
+                for other in members - {node.number}
+            )
+            for members in (self.service.in_sync, *pending)
+        )
+
     def wipe(self, node: Node) -> None:
         """The member comes back with an empty disk."""
         self.crash(node)
-        node.log, node.epochs, node.claimed = [], Epochs(), 0
+        node.log, node.epochs, node.claimed, node.mark.left = [], Epochs(), 0, None
+        node.store += 1
 
     def acting(self) -> list[int]:
         """The members that may acknowledge messages now."""

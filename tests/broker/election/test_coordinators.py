@@ -18,8 +18,10 @@ from congreve.broker.election.coordinator import (
     ElectRequest,
     GroupState,
     LeaseLostError,
+    LogEnd,
     Master,
     OutcomeUnknownError,
+    Seat,
     StateChangedError,
 )
 from congreve.broker.election.etcd import EtcdCoordinator
@@ -108,6 +110,39 @@ async def test_an_operators_request_stays_until_the_next_election(service: Servi
         assert (await operator.request_election(await operator.read(), None)).request is None
 
 
+async def test_a_seat_is_noted_in_the_state_that_its_member_has_seen(service: Service) -> None:
+    async with service() as make:
+        mine, other = make("g"), make("g")
+        seen = await mine.read()
+        first = await mine.note(seen, 1, Seat("a"))
+        assert first.seats == {1: Seat("a")}
+        with pytest.raises(StateChangedError):
+            await other.note(seen, 2, Seat("b"))
+        waits = Seat("b", LogEnd(waits_in=0, epoch=-1, end=7))
+        both = await other.note(first, 2, waits)
+        assert await mine.read() == both
+        with pytest.raises(StateChangedError):
+            await mine.elect(first, candidate(1, 1), LONG_S)
+        elected = await mine.elect(both, candidate(1, 1), LONG_S)
+        assert elected.seats == {1: Seat("a"), 2: waits}
+        noted = await other.note(elected, 2, Seat("b"))
+        assert (noted.master, noted.seats[2]) == (elected.master, Seat("b"))
+        await mine.keep_alive()
+        # The master does not have to know the newest seats.
+        grown = await mine.change_set(elected, frozenset({1, 2}))
+        assert (grown.in_sync, (await mine.read()).seats) == ({1, 2}, noted.seats)
+        await mine.resign()
+
+
+async def test_members_of_an_earlier_version_keep_seats_and_ignore_them(service: Service) -> None:
+    """They write the state without them, and read it with fields that they do not know."""
+    async with service() as make:
+        mine = make("g")
+        noted = await mine.note(await mine.read(), 1, Seat("a"))
+        elected = await mine.elect(noted, candidate(2, 1), LONG_S)
+        assert elected.seats == (await make("g").read()).seats == {1: Seat("a")}
+
+
 async def test_a_lease_without_renewals_ends(service: Service) -> None:
     async with service() as make:
         mine, other = make("g"), make("g")
@@ -161,7 +196,7 @@ async def test_an_absent_and_a_paused_server_are_different_errors(tmp_path: Path
     nothing = f"http://127.0.0.1:{free_port()}"
     absent = EtcdCoordinator([nothing], "c", "g", timeout_s=5)
     with pytest.raises(CoordinatorError) as refused:
-        await absent.change_set(GroupState(guard=(1, 1)), frozenset())
+        await absent.change_set(GroupState(guard=(1, 1, 1)), frozenset())
     assert not isinstance(refused.value, OutcomeUnknownError)
     server = Etcd(tmp_path)
     server.start()

@@ -99,7 +99,7 @@ def test_numbers_that_connect_once_are_forgotten() -> None:
 
 def test_5009_8380_9717_10875_a_failed_election_is_repeated() -> None:
     member = ElectionMember(1, "a", "h", MasterLease(3, 0.5))
-    known = Knowledge(newest_epoch=4, claimed=0, has_messages=True)
+    known = Knowledge(newest_epoch=4, claimed=0, has_messages=True, is_whole=True)
     free = GroupState(None, 4, frozenset({1, 2}), (7,))
     steps = [member.next_step(free, known) for _ in range(3)]
     assert steps == [Elect(free, Master(1, 5, "a", "h"))] * 3

@@ -59,6 +59,24 @@ class Failures(RuleBasedStateMachine):
         self.group.crash(self.node(number))
 
     @rule(number=members)
+    def stop(self, number: int) -> None:
+        self.group.stop(self.node(number))
+
+    @rule(number=members, count=st.integers(1, 3))
+    def lose_end(self, number: int, count: int) -> None:
+        node = self.node(number)
+        if self.group.may_lose(node):
+            self.group.crash(node)
+            node.lose_end(count)
+
+    @rule(count=st.integers(0, 3), number=members)
+    def lose_power(self, number: int, count: int) -> None:
+        for node in self.group.nodes.values():
+            self.group.crash(node)
+        if self.group.may_lose(self.node(number)):
+            self.node(number).lose_end(count)
+
+    @rule(number=members)
     def disconnect(self, number: int) -> None:
         self.group.disconnect(self.node(number))
 
@@ -101,10 +119,13 @@ class Walk:
             self._acknowledge: 3,
             self._disconnect: 1,
             self._crash: 0.5,
+            self._stop: 0.5,
+            self._lose_end: 0.1 if wipes else 0.4,
+            self._lose_power: 0.03 if wipes else 0.1,
             self._restart: 4,
             self._wait: 10,
             self._wait_long: 1,
-            self._run_without_failures: 0.1,
+            self._run_without_failures: 1.2 if wipes else 0.2,
             self._wipe: 1.5 if wipes else 0,
             self._transfer: 0.2,
             self._elect_unclean: 0.04,
@@ -151,6 +172,21 @@ class Walk:
 
     def _crash(self) -> None:
         self.group.crash(self._node())
+
+    def _stop(self) -> None:
+        self.group.stop(self._node())
+
+    def _lose_end(self) -> None:
+        node = self._node()
+        if self.group.may_lose(node):
+            if node.up:
+                self.group.crash(node)
+            node.lose_end(self._random.randrange(4))
+
+    def _lose_power(self) -> None:
+        for node in self.group.nodes.values():
+            self.group.crash(node)
+        self._lose_end()
 
     def _restart(self) -> None:
         node = self._node()

@@ -14,6 +14,7 @@ from harness.eventually import eventually
 from harness.replication.replicas import log_bytes
 from harness.servers import HOST, free_port
 
+from congreve.broker.election.complete_log import CleanStopFile, CompleteLog
 from congreve.broker.election.coordinator import GroupState, Master
 from congreve.broker.election.epoch_log import EpochLog
 from congreve.broker.election.fence import Fence
@@ -94,6 +95,7 @@ async def following(store: MessageStore, epochs: EpochLog, java: Java) -> AsyncI
         bytes,
         member=OURS,
         epochs=epochs,
+        complete=CompleteLog(CleanStopFile(store.config.own_dir)),
         diverged=diverged,
         copy_tables=copy_tables,
     )
