@@ -99,6 +99,11 @@ class Fence:
                 return None
             return self.term.required - {self.term.master.member}
 
+    def members(self) -> frozenset[int]:
+        """The slaves that are connected or required."""
+        with self._lock:
+            return self.term.required | self._connections.keys()
+
     def confirmed(self) -> int:
         """The offset up to which messages are acknowledged, for transfers."""
         with self._lock:

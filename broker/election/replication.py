@@ -158,6 +158,9 @@ class ElectionReplication(Replication):
     def _required_members(self) -> frozenset[int] | None:
         return None if self.fence is None else self.fence.required()
 
+    def _copying_members(self) -> frozenset[int]:
+        return frozenset() if self.fence is None else self.fence.members()
+
     def _find_master(self) -> MasterAddress | None:
         master = self._elected
         return None if master is None else MasterAddress(master.ha_address, master.address)

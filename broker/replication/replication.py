@@ -77,7 +77,10 @@ class Replication:
         self._master: MasterAddress | None = None
         self._following: BackgroundTask | None = None  # a changed certificate
         self.copies = TableCopies(
-            managers.metadata, self._required_members, lambda: store.log.max_offset
+            managers.metadata,
+            self._required_members,
+            lambda: store.log.max_offset,
+            self._copying_members,
         )
         """The slaves that copy this master's topics and groups."""
 
@@ -195,6 +198,10 @@ class Replication:
 
         No slave: none takes over by itself.
         """
+        return frozenset()
+
+    def _copying_members(self) -> frozenset[int]:
+        """The members of an elected group whose slaves copy this master's log."""
         return frozenset()
 
     def _new_service(self, settings: ReplicationSettings) -> HAService:

@@ -23,7 +23,8 @@ COPY_S = 3.0
 """How long a change waits for the members that must have it, in seconds."""
 LOOK_S = 0.05
 """How soon a change that waits sees another in-sync set, in seconds."""
-MEMBERS_MAX = 64
+NUMBERS_MAX = 64
+"""Numbers that are noted; of more, those that are no members' are forgotten, the oldest first."""
 DELETIONS_MAX = 1_000
 CHANGES_MAX = 1_000
 """Changed topics that an answer may name; a slave that lacks more copies the tables."""
@@ -52,16 +53,18 @@ class TableCopies:
         metadata: Metadata,
         required: Callable[[], frozenset[int] | None],
         log_end: Callable[[], int],
+        members: Callable[[], frozenset[int]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metadata = metadata
         self._required = required
         self._log_end = log_end
+        self._members = members
         self._clock = clock
         self._history = uuid.uuid4().hex  # numbers of another master, or of an earlier start
         self._newest = 0
         self._acknowledged = 0
-        self._copied: dict[int, int] = {}  # by member
+        self._copied: dict[int, int] = {}  # by number, the one that asked last at the end
         self._waiting: list[tuple[int, float]] = []  # changes that members must have, since when
         self._deleted: dict[str, tuple[int, int]] = {}  # topic: number, end of the log
         self._changed: dict[str, int] = {}  # topic: number of its last change, in their order
@@ -134,16 +137,23 @@ class TableCopies:
         history, _, number = header.copied.rpartition(":")
         known = history == self._history and number.isdecimal()
         has = min(int(number), self._newest) if known else 0
-        if header.member in self._copied or len(self._copied) < MEMBERS_MAX:
-            self._copied[header.member] = max(has, self._copied.get(header.member, 0))
-            self._reported.set()
-            self._reported = asyncio.Event()
+        self._note_copied(header.member, has)
         self._release(connection)
         if not known or has < self._newest or self._closed:
             return self._answer(request, has if known else None)
         timer = asyncio.get_running_loop().call_later(HOLD_S, self._release, connection)
         self._held[connection] = _Held(request, connection, has, timer)
         return None
+
+    def _note_copied(self, member: int, has: int) -> None:
+        """Any client may ask, with any number: a slave does before it is known to be a member."""
+        self._copied[member] = max(has, self._copied.pop(member, 0))
+        if len(self._copied) > NUMBERS_MAX:
+            strangers = self._copied.keys() - self._members()
+            if strangers:
+                del self._copied[next(number for number in self._copied if number in strangers)]
+        self._reported.set()
+        self._reported = asyncio.Event()
 
     def _release(self, connection: Connection) -> None:
         held = self._held.pop(connection, None)

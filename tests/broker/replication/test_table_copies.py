@@ -1,6 +1,7 @@
 """A master's changes of topics and groups wait for the members that must have them."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from congreve.broker.replication.table_copies import (
     CHANGES_MAX,
     COPY_S,
     DELETIONS_MAX,
+    NUMBERS_MAX,
     TableCopies,
 )
 from congreve.engine.clock import Clock
@@ -41,11 +43,13 @@ class Master:
 
     def __init__(self) -> None:
         self.required: frozenset[int] | None = frozenset()
+        self.members: frozenset[int] = frozenset()
         self.now = 0.0
         config = BrokerConfig()
         self.metadata = Metadata(config, Clock(), Pieces())
         self.copies = TableCopies(
-            self.metadata, lambda: self.required, lambda: 77, clock=lambda: self.now
+            *(self.metadata, lambda: self.required, lambda: 77, lambda: self.members),
+            clock=lambda: self.now,
         )
         self.copies.start()
         self.peer = Peer()
@@ -108,6 +112,24 @@ async def test_a_change_that_a_member_does_not_copy_fails(master: Master) -> Non
     master.required = None
     with pytest.raises(StoreError, match="not the master"):
         await master.copies.copied()
+
+
+async def test_invented_numbers_take_no_members_place(master: Master) -> None:
+    master.members = master.required = frozenset({2, 7000})
+    master.ask("", 2)
+    master.create("T")
+    newest = master.newest()
+    for number in range(1000, 2000):
+        master.ask("", number)
+    size = sys.getsizeof(master.copies._copied)
+    master.ask(newest, 2)
+    master.ask(newest, 7000)
+    for number in range(2000, 5000):
+        master.ask("", number)
+    assert len(master.copies._copied) == NUMBERS_MAX
+    assert sys.getsizeof(master.copies._copied) == size
+    await master.copies.copied()
+    assert master.copies.lacks_since(2) is master.copies.lacks_since(7000) is None
 
 
 async def test_numbers_of_another_master_count_for_nothing(master: Master) -> None:
