@@ -15,6 +15,7 @@ from congreve.broker.metadata.topic_recovery import TopicRecovery
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
+from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 from congreve.remoting.transport.pieces import Pieces
 
 
@@ -39,7 +40,10 @@ class Managers:
         )
         self.members = Members(config, self.metadata, clock, self.pieces, monotonic)
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic)
-        self.delayed = DelayedMessages(store, clock)
+        topics = self.metadata.topics
+        self.delayed = DelayedMessages(
+            store, clock, undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1)
+        )
         self.transactions = Transactions(
             config=config,
             metadata=self.metadata,

@@ -66,8 +66,6 @@ cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *b
     message.properties_more = NULL
     message.properties_more_length = 0
     read_properties(parked, message)
-    if message.topic == NULL or message.queue_id < 0:
-        return RESTORE_NO_TARGET
     message.body = parked.body
     message.body_length = parked.body_length
     message.flag = parked.flag
@@ -78,11 +76,14 @@ cdef RestoreCheck restore(const RecordView *parked, RestoreKind kind, uint8_t *b
     take_host(&message.born_host, parked.born_host, parked.born_host_length)
     take_host(&message.store_host, parked.store_host, parked.store_host_length)
     if kind == RESTORE_TIMED:
-        drop_timer_properties(parked, buffer, message)
         message.prepared_offset = parked.physical_offset + 1  # 0 says nothing
     elif kind == RESTORE_COMMITTED:
         message.sys_flag = (message.sys_flag & ~SYS_TRANSACTION_MASK) | SYS_TRANSACTION_COMMIT
         message.prepared_offset = parked.physical_offset
+    if message.topic == NULL or message.queue_id < 0:
+        return RESTORE_NO_TARGET
+    if kind == RESTORE_TIMED:
+        drop_timer_properties(parked, buffer, message)
     return RESTORE_OK
 
 

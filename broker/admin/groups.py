@@ -10,7 +10,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault
+from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
 from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
@@ -113,7 +113,7 @@ class GroupAdminProcessor:
             )
         self._groups.update(group)
         retry = retry_topic(group.group_name)
-        if retry in self._topics.table:
+        if retry in self._topics.table and retries_fault(group.group_name) is None:
             self._topics.create_internal(retry, group.retry_queue_nums)
         logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
         await asyncio.gather(self._groups.file.saved(), self._topics.file.saved())

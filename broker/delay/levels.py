@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from congreve.broker.delay.recalls import Recalls
@@ -12,7 +12,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
 from congreve.engine.timer.redelivery import Redelivery
-from congreve.records.message.topics import SCHEDULE_TOPIC
+from congreve.records.message.topics import SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
 
@@ -60,14 +60,25 @@ class ScheduleMessageService:
 
     delayOffset.json has each level's next offset; the caller writes it while `dirty` is True.
     recover() finds later deliveries in the log: after a kill the broker neither delivers a message
-    twice nor skips one whose delivery was lost (defect D23). (RocketMQ: ScheduleMessageService.)
+    twice nor skips one whose delivery was lost (defect D23).
+
+    A message whose target cannot hold it goes to UNDELIVERABLE_TOPIC, and `undeliverable` is
+    called. (RocketMQ: ScheduleMessageService.)
     """
 
-    def __init__(self, store: MessageStore, clock: Clock, recalls: Recalls | None = None) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        recalls: Recalls | None = None,
+        *,
+        undeliverable: Callable[[], object] = lambda: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
         self._redelivery = Redelivery(store.log, store.queues)
+        self._undeliverable = undeliverable
         self._timer = WakeUpTimer(self._round)
         self._running = False
         self._saved_end: int | None = None  # the log's end in the file; None without a file
@@ -225,11 +236,22 @@ class ScheduleMessageService:
         )
         if run.skipped:
             logger.error(
-                "delay level %d: %d of the messages %d to %d have expired or have no target",
+                "delay level %d: %d of the messages %d to %d have expired",
                 level,
                 run.skipped,
                 before,
                 after,
+            )
+        if run.undeliverable:
+            self._undeliverable()
+            logger.error(
+                "delay level %d: the topic of %d of the messages %d to %d cannot hold them: %s has"
+                " them",
+                level,
+                run.undeliverable,
+                before,
+                after,
+                UNDELIVERABLE_TOPIC,
             )
         if after != before:
             self._set(level, after)

@@ -1,6 +1,7 @@
 """All delayed messages of a broker: delay levels, delivery times, and the files of both."""
 
 import os
+from collections.abc import Callable
 
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.delay.levels import ScheduleMessageService
@@ -18,13 +19,24 @@ DURABLE_LIMIT_S = 30.0
 
 
 class DelayedMessages:
-    """Starts and stops both services; a slave reads their files but delivers no messages."""
+    """Starts and stops both services; a slave reads their files but delivers no messages.
 
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    They call `undeliverable` when the topic of undeliverable messages has a new one.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        *,
+        undeliverable: Callable[[], object] = lambda: None,
+    ) -> None:
         self._store = store
         self.recalls = Recalls(store, clock)
-        self.levels = ScheduleMessageService(store, clock, self.recalls)
-        self.timers = TimerMessageService(store, clock, self.recalls)
+        self.levels = ScheduleMessageService(
+            store, clock, self.recalls, undeliverable=undeliverable
+        )
+        self.timers = TimerMessageService(store, clock, self.recalls, undeliverable=undeliverable)
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )

@@ -23,6 +23,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
 from congreve.engine.timer.redelivery import Redelivery
+from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +34,24 @@ GATHER_S = 0.02  # from the first parked message to the round that indexes it an
 class TimerMessageService:
     """Delivers timed messages from queue 0 of the timer topic, in the order of the timer index.
 
-    The event loop runs only short rounds; a thread writes the index's files.
+    The event loop runs only short rounds; a thread writes the index's files. A message whose target
+    cannot hold it goes to UNDELIVERABLE_TOPIC, and `undeliverable` is called.
     (RocketMQ: TimerMessageStore of version 5.)
     """
 
-    def __init__(self, store: MessageStore, clock: Clock, recalls: Recalls | None = None) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        recalls: Recalls | None = None,
+        *,
+        undeliverable: Callable[[], object] = lambda: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
         self._redelivery = Redelivery(store.log, store.queues, roll_ms=store.config.timer_roll_ms)
+        self._undeliverable = undeliverable
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None
         self._job: asyncio.Task[None] | None = None
@@ -153,7 +163,14 @@ class TimerMessageService:
         ].tolist():
             self._recalls.note_skipped(TIMED, offset)
         if run.skipped:
-            logger.error("%d timed messages have expired or have no target", run.skipped)
+            logger.error("%d timed messages have expired", run.skipped)
+        if run.undeliverable:
+            self._undeliverable()
+            logger.error(
+                "the topic of %d timed messages cannot hold them: %s has them",
+                run.undeliverable,
+                UNDELIVERABLE_TOPIC,
+            )
         if run.end:
             self._store.after_append(run.end, run.arrived())
         return count

@@ -9,6 +9,7 @@ from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.group.subscription import is_tag_type
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.name_rules import retries_fault
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.message.names import GROUP_NAME_MAX
@@ -159,7 +160,7 @@ class ClientManageProcessor:
         if client.connection.closed:
             return
         group = self._groups.find(consumer.group_name)
-        if group is not None:
+        if group is not None and retries_fault(group.group_name) is None:
             self._topics.create_internal(
                 retry_topic(group.group_name),
                 group.retry_queue_nums,

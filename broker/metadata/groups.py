@@ -8,7 +8,7 @@ import msgspec
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
-from congreve.broker.metadata.name_rules import entry_fault, group_name_fault
+from congreve.broker.metadata.name_rules import entry_fault, group_name_fault, retries_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
 from congreve.engine.clock import Clock
@@ -82,6 +82,8 @@ class SubscriptionGroupManager:
         created = SubscriptionGroupConfig(group_name=group)
         self.update(created)
         logger.info("consumer group %s created on first use", group)
+        if (fault := retries_fault(group)) is not None:
+            logger.warning("%s", fault)
         return created
 
     def update(self, config: SubscriptionGroupConfig) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.names import ALLOWED_NAME, GROUP_NAME_MAX
-from congreve.records.message.topics import LIGHT_PREFIX, NOT_FOR_PRODUCERS
+from congreve.records.message.topics import LIGHT_PREFIX, NOT_FOR_PRODUCERS, RETRY_PREFIX
 
 QUEUES_MAX = 65_536  # of one topic, to catch typing errors in a tool
 
@@ -46,6 +46,17 @@ def group_name_fault(group: str) -> str | None:
     if len(group) > GROUP_NAME_MAX:
         return (
             f"The specified group[{group}] is longer than {GROUP_NAME_MAX} characters: {len(group)}"
+        )
+    return None
+
+
+def retries_fault(group: str) -> str | None:
+    """Why no message can be sent back to a group, or None: records hold no name of that length."""
+    longest = TOPIC_MAX - len(RETRY_PREFIX)
+    if len(group) > longest:
+        return (
+            f"the group[{group}] of {len(group)} characters cannot have a retry topic: use a name"
+            f" of at most {longest} for a group whose messages are consumed again"
         )
     return None
 

@@ -9,6 +9,7 @@ from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.name_rules import retries_fault
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.engine.results import PutStatus
@@ -69,6 +70,9 @@ class SendBackProcessor:
         group = self._checked_group(header)
         if group.retry_queue_nums <= 0:
             return request.reply(ResponseCode.SUCCESS)
+        fault = retries_fault(header.group)
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
         sys_flag = SYS_FLAG_UNIT_SUB if header.unit_mode else 0
         target = self._topics.create_internal(
             retry_topic(header.group), group.retry_queue_nums, sys_flag=sys_flag

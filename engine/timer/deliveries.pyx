@@ -15,7 +15,7 @@ from congreve.records.message.properties cimport (
     DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT_MS,
 )
 from congreve.records.message.topics cimport (
-    SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC, TRANS_HALF_TOPIC,
+    SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC, TRANS_HALF_TOPIC, UNDELIVERABLE_TOPIC,
 )
 from congreve.records.record cimport (
     RECORD_BLANK, RECORD_OK, Message, RecordView, check, encoded_size, is_legal, property_of,
@@ -57,7 +57,8 @@ cdef class DeliveryScan:
         """Delay level -> next offset in its queue, from those at physical offset `start`.
 
         A level delivers in order, and a copy differs from the parked record in topic and queue
-        alone: each copy after `start` advances its level's offset past the entry that it copies.
+        alone: each copy after `start`, also one in the topic of undeliverable messages, advances
+        its level's offset past the entry that it copies.
         Entries in `recalled`, pairs of level and offset, have no copies.
         """
         cdef dict found = dict(offsets)
@@ -207,6 +208,8 @@ cdef class DeliveryScan:
         cdef const uint8_t *topic
         if self.view.prepared_offset != 0:
             return False
+        if is_text(self.view.topic, self.view.topic_length, UNDELIVERABLE_TOPIC):
+            return True
         topic = property_of(&self.view, REAL_TOPIC, &length)
         return (
             topic != NULL and same(topic, length, self.view.topic, self.view.topic_length)
@@ -225,17 +228,21 @@ cdef class DeliveryScan:
         cdef int64_t at = offset, physical_offset = 0, tags_code = 0
         cdef int32_t size = 0
         cdef Message message
+        cdef bint has_target
         while at < queue.max_offset:
             if (
                 queue.entry(at, &physical_offset, &size, &tags_code) and size != CQ_FILLER_SIZE
                 and self.read_parked(physical_offset)
-                and restore(&self.parked, RESTORE_DELAYED, NULL, &message) == RESTORE_OK
             ):
-                if self.is_copy(&message):
+                has_target = (
+                    restore(&self.parked, RESTORE_DELAYED, NULL, &message) == RESTORE_OK
+                    and self.can_be_delivered(&message)
+                )
+                if self.is_copy(&message, has_target):
                     return at + 1
-                if self.can_be_delivered(&message) and (level, at) not in recalled:
+                if has_target and (level, at) not in recalled:
                     return offset
-            at += 1  # delivery skips it, too
+            at += 1  # delivery skips it, too, or has set it aside before a later copy
         return offset
 
     cdef bint read_parked(self, int64_t physical_offset) except -1:
@@ -251,15 +258,21 @@ cdef class DeliveryScan:
         return check(self.source.data + at, self.source.published() - at, physical_offset, True,
                      &self.parked) == RECORD_OK
 
-    cdef bint is_copy(self, const Message *message) noexcept nogil:
+    cdef bint is_copy(self, const Message *message, bint has_target) noexcept nogil:
+        """Whether `view` is what delivery made of `parked`: `message`, or the record set aside."""
         cdef const RecordView *one = &self.view
         cdef const RecordView *other = &self.parked
         return (
-            one.queue_id == message.queue_id and one.flag == other.flag
+            (
+                one.queue_id == message.queue_id
+                and same(one.topic, one.topic_length, message.topic, message.topic_length)
+                if has_target
+                else is_text(one.topic, one.topic_length, UNDELIVERABLE_TOPIC)
+            )
+            and one.flag == other.flag
             and one.sys_flag == other.sys_flag and one.reconsume_times == other.reconsume_times
             and one.born_timestamp == other.born_timestamp and one.body_crc == other.body_crc
             and one.body_length == other.body_length
-            and same(one.topic, one.topic_length, message.topic, message.topic_length)
             and same(one.born_host, one.born_host_length, other.born_host, other.born_host_length)
             and same(one.store_host, one.store_host_length, other.store_host,
                      other.store_host_length)

@@ -22,6 +22,7 @@ cdef struct RestoredMessage:
     Message message     # its bytes are in `source` and `buffer`
     void *queue         # the ConsumeQueue that it goes to
     int64_t entry       # the `at` of its entry
+    bint undeliverable
 
 
 cdef class Redelivery:
@@ -51,7 +52,9 @@ cdef class Redelivery:
     cdef readonly int64_t delivered
     """Records appended by the last run."""
     cdef readonly int64_t skipped
-    """Entries of the last run that were skipped: their message is gone or has no target."""
+    """Entries of the last run that were skipped: their message is gone."""
+    cdef readonly int64_t undeliverable
+    """Records of the last run that no topic can hold as they say: UNDELIVERABLE_TOPIC has them."""
     cdef readonly int64_t end
     """Physical offset after the last run's last record, 0 if it appended none."""
     cdef readonly int64_t next_due
@@ -73,6 +76,7 @@ cdef class Redelivery:
     cdef bint rolls(self) noexcept nogil
     cdef bint is_parked_here(self) noexcept nogil
     cdef RedeliveryStop skip(self) noexcept nogil
+    cdef RedeliveryStop set_aside(self) noexcept nogil
     cdef RedeliveryStop take(self) noexcept nogil
     cdef RedeliveryStop append_piece(self) noexcept nogil
     cdef bint enough(self) noexcept nogil

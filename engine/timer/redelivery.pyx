@@ -4,6 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport strlen
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
@@ -21,7 +22,9 @@ from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.layout cimport PROPERTIES_MAX
 from congreve.records.message.parked cimport level_due, timer_wake
 from congreve.records.message.properties cimport TIMER_OUT_MS
-from congreve.records.message.topics cimport SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from congreve.records.message.topics cimport (
+    SCHEDULE_TOPIC, TRANS_HALF_TOPIC, UNDELIVERABLE_TOPIC,
+)
 from congreve.records.record cimport RECORD_OK, Message, check, encoded_size, property_of
 from congreve.records.restore cimport (
     RESTORE_DELAYED, RESTORE_OK, RESTORE_TIMED, RestoreKind, decimal, restore,
@@ -51,7 +54,8 @@ cdef class Redelivery:
     """Appends parked records to their real queues (RocketMQ: messageTimeup and putMessage).
 
     The appending thread calls it; a run holds the GIL only to open segments and queues. It skips
-    records that it cannot read, restore or store.
+    records that it cannot read. A record without a target that can hold it goes to
+    UNDELIVERABLE_TOPIC with the properties that it was parked with.
 
     `roll_ms`: a timed message that is due later than this is written again by then.
 
@@ -221,15 +225,16 @@ cdef class Redelivery:
         if why == REDELIVER_SOURCE:
             return why
         self.next = &self.piece[self.count]
+        self.next.undeliverable = False
         if why == REDELIVER_NEXT and self.kind == RESTORE_TIMED and self.rolls():
             return self.take()
         if self.kind == RESTORE_DELAYED and (why == REDELIVER_DONE or not self.is_parked_here()):
             if self.at >= self.passes:
                 return REDELIVER_DAMAGED
             return self.skip()
-        if why == REDELIVER_DONE or not self.restored():
+        if why == REDELIVER_DONE:
             return self.skip()
-        return self.take()
+        return self.take() if self.restored() else self.set_aside()
 
     cdef bint restored(self) noexcept nogil:
         return restore(&self.parked, self.kind, self.buffer + self.piece_bytes,
@@ -239,6 +244,17 @@ cdef class Redelivery:
         self.skipped += 1
         self.at += 1
         return REDELIVER_NEXT
+
+    # Adds the record that was read to `piece`, for the topic of undeliverable messages.
+    cdef RedeliveryStop set_aside(self) noexcept nogil:
+        cdef Message *message = &self.next.message
+        message.topic = <const uint8_t *> UNDELIVERABLE_TOPIC
+        message.topic_length = <int32_t> strlen(UNDELIVERABLE_TOPIC)
+        message.queue_id = 0
+        message.properties = self.parked.properties
+        message.properties_length = self.parked.properties_length
+        self.next.undeliverable = True
+        return self.take()
 
     # Whether the record is the one that this entry of the level refers to.
     cdef bint is_parked_here(self) noexcept nogil:
@@ -271,7 +287,7 @@ cdef class Redelivery:
         if known.topic == NULL:
             return REDELIVER_QUEUE
         if known.queue == NULL:
-            return self.skip()
+            return self.set_aside()
         self.next.queue = <void *> known.queue
         self.next.entry = self.at
         self.piece_bytes += encoded_size(message)
@@ -296,7 +312,10 @@ cdef class Redelivery:
                 break
             if status == APPEND_OK:
                 self.end = self.appended.end
-                self.delivered += 1
+                if one.undeliverable:
+                    self.undeliverable += 1
+                else:
+                    self.delivered += 1
             else:
                 self.skipped += 1
             self.put += 1
@@ -318,7 +337,7 @@ cdef class Redelivery:
         self.time_limit = monotonic_ns() + self.run_ns
         self.put = self.count = 0
         self.piece_bytes = 0
-        self.delivered = self.skipped = 0
+        self.delivered = self.skipped = self.undeliverable = 0
         self.end = self.next_due = 0
         self.passes, self.damaged = INT64_MAX, False
         self.failure = None
@@ -361,7 +380,7 @@ cdef class Redelivery:
         if is_topic(topic) and topic != TRANS_HALF_TOPIC:
             queue = self.queues.get(topic.decode(), message.queue_id)
         else:
-            logger.error("the parked record at %d is for topic %r: not delivered",
+            logger.error("the parked record at %d is for topic %r, which cannot hold it",
                          self.parked.physical_offset, topic)
         self.known.add(topic, message.queue_id, queue)
         return 0

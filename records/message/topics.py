@@ -14,6 +14,8 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_QUEUE_ID = 0
 #: Delayed messages that were taken back: the journal of recalls.
 RECALL_TOPIC = "rmq_sys_recalled_messages"
+#: Messages whose target cannot hold them, with that target in their properties.
+UNDELIVERABLE_TOPIC = "rmq_sys_undeliverable_messages"
 
 TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -47,6 +49,7 @@ NOT_FOR_PRODUCERS = frozenset(
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
         RECALL_TOPIC,
+        UNDELIVERABLE_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,

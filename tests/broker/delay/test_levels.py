@@ -35,7 +35,10 @@ class Bench:
         self.store = MessageStore(self.config, clock=self.clock, on_arrival=self.arrived)
         self.store.start()
         self.notified: list[str] = []
-        self.service = ScheduleMessageService(self.store, self.clock)
+        self.set_aside = 0
+        self.service = ScheduleMessageService(
+            self.store, self.clock, undeliverable=self.count_set_aside
+        )
         if self.saved:
             self.service.load(self.saved)
         self.service.recover()
@@ -44,6 +47,9 @@ class Bench:
         self.notified.append(queue.topic)
         if queue.topic == SCHEDULE:
             self.service.arrived(queue)
+
+    def count_set_aside(self) -> None:
+        self.set_aside += 1
 
     def save(self) -> None:
         self.saved = fastjson.dumps_pretty(self.service.snapshot())
@@ -389,3 +395,23 @@ async def test_a_delayed_message_without_its_record_delays_no_other(bench, caplo
     while bench.service.deliver_due() is not None:
         await asyncio.sleep(0.001)
     assert bench.delivered() == [number for number in range(10) if number != 4]
+
+
+async def test_a_message_that_its_topic_cannot_hold_is_set_aside_with_a_line(bench, caplog):
+    bench.store.put(
+        Record(
+            topic=SCHEDULE,
+            body=b"lost?",
+            properties={"DELAY": "1", "REAL_TOPIC": "%RETRY%" + "g" * 121, "REAL_QID": "0"},
+        )
+    )
+    bench.park(1)
+    bench.service.start()
+    bench.clock.advance(1_000)
+    bench.service.deliver_due()
+    assert bench.delivered() == [0]
+    assert bench.set_aside == 1
+    queue = bench.store.queues.get("rmq_sys_undeliverable_messages", 0)
+    assert decode_record(bench.store.read(queue[0][0])).body == b"lost?"
+    assert "rmq_sys_undeliverable_messages has them" in caplog.text
+    assert bench.service.offset_table[1] == 2

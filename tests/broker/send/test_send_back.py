@@ -95,6 +95,21 @@ def test_a_retry_lies_where_consumers_read_when_its_group_gets_more_retry_queues
     assert (retry.read_queue_nums, retry.write_queue_nums) == (4, 4)
 
 
+@pytest.mark.parametrize("length", [120, 121, 127, 128, 255])
+def test_a_message_is_sent_back_only_to_a_group_that_can_get_it(bench, length):
+    group = "g" * length
+    bench.send()
+    end = bench.store.log.max_offset
+    answer = back(bench, group=group)
+    if length == 120:
+        assert answer.code == 0
+        assert bench.stored("SCHEDULE_TOPIC_XXXX", 2).properties["REAL_TOPIC"] == "%RETRY%" + group
+    else:
+        assert answer.code == 1 and "at most 120" in answer.remark
+        assert bench.store.log.max_offset == end
+        assert "%RETRY%" + group not in bench.topics.table
+
+
 def test_a_retry_topic_keeps_its_queues_when_its_group_gets_fewer(bench):
     bench.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=4))
     bench.send()

@@ -12,6 +12,7 @@ from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
+from congreve.engine.timer.deliveries import DeliveryScan
 from congreve.engine.timer.redelivery import Redelivery
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import FaultPlan
@@ -163,7 +164,25 @@ def test_d5_a_tag_hash_for_a_time_does_not_deliver_at_once(store):
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 1
 
 
-def test_messages_that_are_gone_damaged_or_without_a_target_are_skipped(store):
+def set_aside(store) -> list[tuple[bytes, str, str]]:
+    """Body and target of each message in the topic of undeliverable messages."""
+    queue = store.queues.get("rmq_sys_undeliverable_messages", 0)
+    records = [decode_record(store.read(queue[at][0])) for at in range(queue.max)]
+    return [(r.body, r.properties["REAL_TOPIC"], r.properties["REAL_QID"]) for r in records]
+
+
+@pytest.mark.parametrize("length", [127, 128, 255])
+def test_a_message_for_a_topic_that_is_too_long_is_set_aside_and_delays_no_other(store, length):
+    store.put(parked(0, topic="a" * length))
+    store.put(parked(3))
+    run = redelivery(store)
+    assert run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 2
+    assert bodies(store) == [b"message 3"]
+    lost = [] if length == 127 else [(b"message 0", "a" * length, "0")]
+    assert (set_aside(store), run.undeliverable) == (lost, len(lost))
+
+
+def test_messages_that_are_gone_are_skipped_and_those_without_a_target_set_aside(store):
     store.put(parked(0))
     store.put(parked(3, REAL_QID="none"))
     store.put(parked(6, topic="../../etc"))
@@ -172,8 +191,13 @@ def test_messages_that_are_gone_damaged_or_without_a_target_are_skipped(store):
     queue.append(4, 1 << 40, 200, NOW)
     run = redelivery(store)
     assert run.deliver_level(queue, 0, 10, now_ms=NOW + 1_000, delay_ms=1_000) == 5
-    assert (run.delivered, run.skipped) == (1, 4)
+    assert (run.delivered, run.skipped, run.undeliverable) == (1, 1, 3)
     assert bodies(store) == [b"message 0"]
+    assert set_aside(store) == [
+        (b"message 3", "orders", "none"),
+        (b"message 6", "../../etc", "0"),
+        (b"message 9", "RMQ_SYS_TRANS_HALF_TOPIC", "0"),
+    ]
     assert store.queues.find("RMQ_SYS_TRANS_HALF_TOPIC", 0) is None
     # Otherwise the store's stop would wait until the log is durable up to that entry's record.
     queue.truncate_to(4)
@@ -227,6 +251,22 @@ def test_timed_messages_are_delivered_in_the_given_order(store):
     run = redelivery(store)
     assert run.deliver(array("q", reversed(at)), now_ms=NOW + 10) == 40
     assert bodies(store) == [b"message %d" % n for n in reversed(range(40))]
+
+
+def test_a_timed_message_without_a_target_is_set_aside_once(store):
+    start = msgspec.structs.replace(
+        timed(0, NOW + 10), properties={"TIMER_OUT_MS": str(NOW + 10), "REAL_TOPIC": "a" * 128}
+    )
+    at = store.put(start).physical_offset
+    end = store.log.max_offset
+    run = redelivery(store)
+    assert run.deliver(array("q", [at]), now_ms=NOW + 10) == 1
+    assert (run.delivered, run.skipped, run.undeliverable) == (0, 0, 1)
+    record = decode_record(store.read(end))
+    assert record.topic == "rmq_sys_undeliverable_messages"
+    assert (record.body, record.properties) == (start.body, start.properties)
+    scan = DeliveryScan(store.log, store.queues)
+    assert scan.timed(end, store.queues.get("rmq_sys_wheel_timer", 0)).tolist()[1::2] == [at]
 
 
 def test_a_timed_message_that_is_not_due_is_written_again(store):
