@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from congreve.console.option_types import FiniteRange
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
+    from congreve.engine.state.exported import ExportedFile, ExportedQueue
     from congreve.lake.bodies.body_schema import BodySchema
     from congreve.lake.export import Exporter
     from congreve.lake.follow import Follower
@@ -184,18 +185,19 @@ def follow(
 ) -> None:
     """Follow topics; a signal ends the command after the current commit."""
     _check_table(topics, options["table"])
-    exporters = [_exporter(topic, **options) for topic in topics]
+    from congreve.engine.state.exported import ExportedFile
+
+    noted = None
+    if note_progress or note_only:
+        noted = ExportedFile(str(options["store"] / "congreve"))
+    exporters = [_exporter(topic, noted=noted, **options) for topic in topics]
     kept = [
         _upkeep(table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
         for exporter in exporters
         for table in exporter.table.tables
     ]
-    from congreve.engine.state.exported import ExportedFile
     from congreve.lake.follow import Follower
 
-    noted = None
-    if note_progress or note_only:
-        noted = ExportedFile(str(options["store"] / "congreve"))
     if note_only or not upkeep_every:
         kept = []
     follower = Follower(exporters, lag, kept, upkeep_every * 3600, noted, note_only=note_only)
@@ -232,6 +234,29 @@ def upkeep(
                 f"{each.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
                 f"expired, {done.removed} files were removed"
             )
+
+
+@lake.command(
+    "set-aside",
+    help="Rename a topic's table, as after the topic was deleted and made again: the export begins "
+    "a new one.",
+)
+@click.option("-t", "--topic", required=True, help="The topic.")
+@click.option("--to", "new_name", help="NAMESPACE.NAME; default: the table's name with the time.")
+@_table_options
+def set_aside(topic: str, new_name: str | None, **options: Any) -> None:
+    """Rename the table and that of its dead letters."""
+    table = _topic_table(topic, partition="day", **options)
+    if not table.load():
+        raise CongreveError(f"there is no table {table.name}")
+    to = new_name or f"{table.name}_{time.strftime('%Y%m%d_%H%M%S', time.gmtime())}"
+    dead = table.dead_letters()
+    table.set_aside(to)
+    if dead is not None:
+        from congreve.lake.table import DEAD_LETTERS
+
+        dead.set_aside(f"{to}{DEAD_LETTERS}")
+    click.echo(f"{table.name} is named {to} now")
 
 
 @lake.command(help="Show what tables have, and how far they are behind a store.")
@@ -363,6 +388,7 @@ def _exporter(
     bodies: tuple[str, ...],
     drop_bodies: bool,
     confirmed_only: bool,
+    noted: ExportedFile | None = None,
     **options: Any,
 ) -> Exporter:
     schema = _body_schema(topic, bodies)
@@ -372,9 +398,13 @@ def _exporter(
     from congreve.lake.export import Exporter
 
     source = DurableTopic(store, topic, broker_name, commit_log, confirmed_only=confirmed_only)
-    if schema is None:
-        return Exporter(source, table, commit_bytes)
-    return Exporter(source, BodyTable(table, schema, broker_name), commit_bytes)
+    written = table if schema is None else BodyTable(table, schema, broker_name)
+
+    def of_queues() -> Mapping[int, ExportedQueue]:
+        known = {} if noted is None else noted.load()
+        return known[topic].queues if topic in known else {}
+
+    return Exporter(source, written, commit_bytes, of_queues)
 
 
 def _body_schema(topic: str, bodies: tuple[str, ...]) -> BodySchema | None:

@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import Self
 
+from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.state.exported import EndOffsets, ExportedFile
+from congreve.engine.state.exported import ExportedFile
 from congreve.io_backends.files.file_system import FileSystem
 
 
@@ -17,7 +18,7 @@ class TableRetention:
         """`topics` are those that tables get."""
         self._topics = topics
         self._queues = queues
-        self._file = file
+        self._tables = ExportedQueues(queues, file)
         self.exported_to = 0
         """Where the first message of these topics begins that no table has. The log is kept from
         here on."""
@@ -33,11 +34,11 @@ class TableRetention:
 
     def refresh(self, log_end: int) -> None:
         """Look at the queues and at what was exported. Raises StoreError."""
-        ends = self._file.load()
+        self._tables.refresh()
         exported = others = log_end
         for queue in self._queues:
             if queue.topic in self._topics:
-                exported = min(exported, _place(queue, _end(ends, queue), log_end))
+                exported = min(exported, _place(queue, self._tables.end(queue), log_end))
             else:
                 others = min(others, _place(queue, queue.min, log_end))
         self.exported_to = exported
@@ -53,10 +54,6 @@ class TableRetention:
         for queue in self._queues:
             if queue.topic in self._topics:
                 queue.correct_min_offset(place)
-
-
-def _end(ends: EndOffsets, queue: ConsumeQueue) -> int:
-    return ends.get(queue.topic, {}).get(queue.queue_id, 0)
 
 
 def _place(queue: ConsumeQueue, offset: int, log_end: int) -> int:

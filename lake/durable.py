@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from congreve.engine.config import StoreConfig
@@ -14,11 +13,13 @@ from congreve.engine.offline.files import QueueFile, StoreFiles
 from congreve.engine.offline.queue_scan import entry_windows, gather_batches
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.lock import is_held
 from congreve.lake.errors import NotDurableError
 from congreve.records.columns.arrow import OF_QUEUE, repeated, schema, to_batch
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.column import Column
+from congreve.records.columns.same_message import OF_MESSAGE, fingerprint
 
 OPTIONAL = ("tags", "keys", "msgId")
 """Columns that are null for messages without such a property."""
@@ -76,10 +77,15 @@ class DurableTopic:
         own = self._config.own_dir
         self._confirmed = ConfirmedFile(own, read_only=True) if confirmed_only else None
         self._checkpoint = QueueCheckpointFile(own, read_only=True)
+        self._identity = IdentityFile(own, read_only=True)
 
     def checkpoint_ns(self) -> int:
         """When the store's last checkpoint was written, in ns since 1970; 0 without one."""
         return self._checkpoint.written_ns()
+
+    def store_id(self) -> str:
+        """The store's id; empty before its first start with this version. Raises StoreError."""
+        return self._identity.load() or ""
 
     def queues(self) -> list[DurableQueue]:
         """The current queues. Raises StoreFormatError for an unknown topic, NotDurableError if a
@@ -128,11 +134,19 @@ class DurableTopic:
 
     def store_time_ms(self, queue: DurableQueue, offset: int) -> int:
         """The store time of one message, in ms since 1970. Raises what read() raises."""
-        gather = RecordColumns(["storeTimestamp"])
+        row = self._row(queue, offset, ("storeTimestamp",))
+        return int(row["storeTimestamp"].cast(pa.int64())[0].as_py()) // 1000
+
+    def fingerprint(self, queue: DurableQueue, offset: int) -> int:
+        """The fingerprint of one message. Raises what read() raises."""
+        return fingerprint(self._row(queue, offset, OF_MESSAGE))
+
+    def _row(self, queue: DurableQueue, offset: int, names: Sequence[str]) -> pa.RecordBatch:
+        gather = RecordColumns(list(names))
         windows = entry_windows(queue.file.entries, offset, offset + 1)
         for _ in gather_batches(self._files, windows, gather):
-            values = gather.take()["storeTimestamp"].values
-        return int(np.frombuffer(memoryview(values), np.int64)[0]) // 1000
+            pass
+        return to_batch(gather.take(), schema(names), 1)
 
     def _is_stopped(self) -> bool:
         held = is_held(str(self._files.root / "lock"))

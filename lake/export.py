@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
+from congreve.engine.state.exported import ExportedQueue, ExportedTopic
+from congreve.lake.continuity import Continuity, Noted
 from congreve.lake.durable import DurableQueue, DurableTopic
 from congreve.lake.errors import CommitConflictError, ProgressError, TableError
-from congreve.lake.progress import EndOffsets, advanced
+from congreve.lake.progress import EndOffsets, LastMessage, OfBrokers, Progress, advanced
 from congreve.lake.table import TopicTable
 
 COMMIT_BYTES = 512 << 20
@@ -60,10 +62,20 @@ class Table(Protocol):
     def progress(self) -> EndOffsets:
         """The end offsets of the table."""
 
+    def last_messages(self) -> OfBrokers:
+        """What names the last messages of the table."""
+
+    def last_rows(self, broker: str, ends: Mapping[int, int]) -> dict[int, LastMessage]:
+        """The same, read from the rows before these end offsets."""
+
+    @property
+    def uuid(self) -> str:
+        """What names this table, and no later one of its name."""
+
     def new_files(self) -> Any:
         """Files for one commit."""
 
-    def append(self, files: Any, ends: EndOffsets) -> None:
+    def append(self, files: Any, progress: Progress) -> None:
         """Commit files of new_files() with the progress that they make."""
 
 
@@ -73,8 +85,15 @@ class Exporter:
     Progress is in the table alone, so a killed exporter continues where its last commit ended.
     """
 
-    def __init__(self, topic: DurableTopic, table: Table, commit_bytes: int = COMMIT_BYTES) -> None:
+    def __init__(
+        self,
+        topic: DurableTopic,
+        table: Table,
+        commit_bytes: int = COMMIT_BYTES,
+        noted: Noted = dict,
+    ) -> None:
         """A commit has `commit_bytes` bytes of Arrow columns, and at most one batch more."""
+        self._continuity = Continuity(topic, noted)
         self._topic = topic
         self.table = table
         self._commit_bytes = commit_bytes
@@ -93,9 +112,14 @@ class Exporter:
         """When the store's last checkpoint was written, in ns since 1970; 0 without one."""
         return self._topic.checkpoint_ns()
 
-    def committed(self) -> dict[int, int]:
-        """By queue id: the offset after the last message in the table. Raises TableError."""
-        return self.table.progress().get(self._topic.broker, {}) if self.table.load() else {}
+    def exported(self, *, is_copy: bool = False) -> ExportedTopic:
+        """What the table has of the store's queues, none of a table that does not exist.
+
+        The queues of a copy may not have all messages yet. Raises what commits() raises.
+        """
+        if not self.table.load():
+            return ExportedTopic("", {})
+        return ExportedTopic(self.table.uuid, self._check(self._topic.queues(), is_copy=is_copy))
 
     def run(self) -> int:
         """Export all messages that are durable now; returns how many this exporter committed.
@@ -128,18 +152,35 @@ class Exporter:
                 return
             yield rows
 
+    def _check(
+        self, queues: list[DurableQueue], *, is_copy: bool = False
+    ) -> dict[int, ExportedQueue]:
+        """The queues that the table continues. Raises ProgressError if it has other messages."""
+        broker = self._topic.broker
+        return self._continuity.check(
+            *(self.table.name, self.table.progress().get(broker, {})),
+            self.table.last_messages().get(broker),
+            lambda ends: self.table.last_rows(broker, ends),
+            queues,
+            is_copy=is_copy,
+        )
+
     def _commit(self, queues: list[DurableQueue]) -> int:
         """Write and commit the next rows; returns their number, 0 if there are none.
 
         Raises CommitConflictError, and TableError when the files cannot be written.
         """
-        ends = self.table.progress()
+        self._check(queues)
+        broker, ends = self._topic.broker, self.table.progress()
         try:
             with self.table.new_files() as files:
-                moved = self._write(files, queues, ends.get(self._topic.broker, {}))
+                moved = self._write(files, queues, ends.get(broker, {}))
                 if not moved:
                     return 0
-                self.table.append(files, advanced(ends, self._topic.broker, moved))
+                ends = advanced(ends, broker, moved)
+                own = self._continuity.last_messages(ends[broker])
+                last = {**self.table.last_messages(), broker: own}
+                self.table.append(files, Progress(ends, last))
                 return int(files.rows)
         except OSError as error:
             raise TableError(f"table {self.table.name}: cannot write its files: {error}") from error
@@ -153,22 +194,18 @@ class Exporter:
             start = self._start(queue, ends)
             for batch in self._topic.read(queue, start) if start < queue.end else ():
                 files.write(batch)
+                self._continuity.note(batch)
                 moved[queue.queue_id] = batch["queueOffset"][-1].as_py() + 1
                 if files.nbytes >= self._commit_bytes:
                     return moved
         return moved
 
     def _start(self, queue: DurableQueue, ends: dict[int, int]) -> int:
-        low, high = queue.file.min_offset, queue.file.max_offset
+        low = queue.file.min_offset
         start = ends.get(queue.queue_id, low)
-        if low <= start <= high:
-            return start
-        where = f"queue {queue.queue_id} of {self._topic.topic}"
         if start < low:
             raise ProgressError(
-                f"{where}: messages {start} to {low - 1} expired before they were exported"
+                f"queue {queue.queue_id} of {self._topic.topic}: messages {start} to {low - 1} "
+                "expired before they were exported"
             )
-        raise ProgressError(
-            f"{where} ends at {high}, but the table {self.table.name} has its messages up to "
-            f"{start}: the table belongs to another store, or to a deleted topic of this name"
-        )
+        return start

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from congreve.engine.errors import UnknownTopicError
-from congreve.engine.state.exported import ExportedFile
+from congreve.engine.state.exported import ExportedFile, ExportedTopic
 from congreve.errors import CongreveError
-from congreve.lake.errors import NotDurableError
+from congreve.lake.errors import NotDurableError, ProgressError
 from congreve.lake.export import Exporter
 from congreve.lake.upkeep import Upkeep
 
@@ -111,13 +111,21 @@ class Follower:
         return [exporter.checkpoint_ns() for exporter in self._exporters]
 
     def _note(self, exporter: Exporter) -> None:
-        """Report to retention the offsets up to which the table has messages."""
+        """Report to retention and to reads of tables what the table has."""
         if self._noted is None:
             return
+        try:
+            found = exporter.exported(is_copy=self._note_only)
+        except ProgressError:
+            self._replace(exporter.topic, ExportedTopic("", {}))
+            raise
+        self._replace(exporter.topic, found)
+
+    def _replace(self, topic: str, found: ExportedTopic) -> None:
+        assert self._noted is not None, "there is a file of notes"
         known = self._noted.load()
-        ends = exporter.committed()
-        if known.get(exporter.topic) != ends:
-            self._noted.replace({**known, exporter.topic: ends})
+        if known.get(topic) != found:
+            self._noted.replace({**known, topic: found})
 
     def _keep(self) -> Iterator[None]:
         """The steps of an upkeep of all tables."""

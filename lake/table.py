@@ -18,6 +18,8 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from pyiceberg.expressions import And, EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import Snapshot
@@ -29,8 +31,18 @@ from congreve.lake.bodies.column_types import holds
 from congreve.lake.commit_files import SORTED_BY, CommitFiles, table_schema
 from congreve.lake.durable import SCHEMA
 from congreve.lake.errors import CommitConflictError, TableError
-from congreve.lake.progress import PROPERTY, EndOffsets, newest, to_property
+from congreve.lake.progress import (
+    PROPERTY,
+    EndOffsets,
+    LastMessage,
+    OfBrokers,
+    Progress,
+    newest,
+    to_properties,
+)
+from congreve.records.columns.same_message import OF_MESSAGE, fingerprint
 
+PLACE = "commitLogOffset"
 PROPERTIES = {
     # A repeated commit would add rows that the winner of the conflict has already added.
     TableProperties.COMMIT_NUM_RETRIES: "0",
@@ -145,6 +157,11 @@ class TopicTable:
         return self._table
 
     @property
+    def uuid(self) -> str:
+        """What names this table, and no other one that had its name before or has it later."""
+        return str(self._table.metadata.table_uuid)
+
+    @property
     def tables(self) -> tuple[TopicTable, ...]:
         """This table."""
         return (self,)
@@ -217,13 +234,44 @@ class TopicTable:
         Raises TableError when the table has snapshots but no progress: another program wrote it,
         or all snapshots with progress have expired.
         """
+        return self._progress().ends
+
+    def last_messages(self) -> OfBrokers:
+        """What names the last message of each queue, of brokers whose exporter wrote that.
+
+        Raises what progress() raises.
+        """
+        return self._progress().last
+
+    def last_rows(self, broker: str, ends: Mapping[int, int]) -> dict[int, LastMessage]:
+        """The same, read from the rows before the end offsets of some queues, by queue id.
+
+        Without queues whose row is missing, or there twice. Raises TableError.
+        """
+        found: dict[int, LastMessage] = {}
+        for queue_id, end in ends.items():
+            condition = And(
+                EqualTo(term=Reference("brokerName"), value=literal(broker)),
+                And(
+                    EqualTo(term=Reference("queueId"), value=literal(queue_id)),
+                    EqualTo(term=Reference("queueOffset"), value=literal(end - 1)),
+                ),
+            )
+            with self._catalog_errors():
+                scan = self._table.scan(condition, selected_fields=(*OF_MESSAGE, PLACE))
+                rows = scan.to_arrow()
+            if len(rows) == 1:
+                found[queue_id] = LastMessage(rows[PLACE][0].as_py(), fingerprint(rows))
+        return found
+
+    def _progress(self) -> Progress:
         found = newest(map(_properties, self.chain()))
         if found is None and self._table.current_snapshot() is not None:
             raise TableError(
                 f"no snapshot of table {self.name} says which offsets it holds: "
                 "another program wrote it, or the snapshots have expired"
             )
-        return found or {}
+        return found or Progress({}, {})
 
     def with_progress(self) -> set[int]:
         """The id of the newest snapshot with the table's progress, if there is one."""
@@ -252,7 +300,7 @@ class TopicTable:
             )
         return CommitFiles(self._table)
 
-    def append(self, files: CommitFiles, ends: EndOffsets) -> None:
+    def append(self, files: CommitFiles, progress: Progress) -> None:
         """Add files and progress in one commit, on top of the last loaded or committed state.
 
         Raises CommitConflictError when the table has changed since: then nothing was added, the
@@ -261,7 +309,7 @@ class TopicTable:
         """
         with (
             self._commit(files) as (added, change),
-            change.update_snapshot(to_property(ends)).fast_append() as snapshot,
+            change.update_snapshot(to_properties(progress)).fast_append() as snapshot,
         ):
             for file in added:
                 snapshot.append_data_file(file)
@@ -273,12 +321,23 @@ class TopicTable:
         """
         with (
             self._commit(files) as (added, change),
-            change.update_snapshot(to_property(self.progress())).overwrite() as snapshot,
+            change.update_snapshot(to_properties(self._progress())).overwrite() as snapshot,
         ):
             for file in old:
                 snapshot.delete_data_file(file)
             for file in added:
                 snapshot.append_data_file(file)
+
+    def set_aside(self, name: str) -> None:
+        """Give the table another name, NAMESPACE.NAME, under which it stays as it is.
+
+        Raises TableError, also when there is no such table, or one of that name.
+        """
+        try:
+            with self._catalog_errors():
+                self._catalog.rename_table(self.name, name)
+        except (NoSuchTableError, TableAlreadyExistsError) as error:
+            raise TableError(f"table {self.name} cannot be named {name}: {error}") from error
 
     def expire(self, snapshot_ids: list[int]) -> None:
         """Expire snapshots. Raises TableError, also if another process has changed the table."""

@@ -48,7 +48,7 @@ def export(root: Path, warehouse: Path) -> None:
     exporter = Exporter(DurableTopic(root, store.TOPIC, store.BROKER), table)
     exporter.run()
     noted = ExportedFile(str(root / "congreve"))
-    noted.replace({store.TOPIC: exporter.committed()})
+    noted.replace({store.TOPIC: exporter.exported()})
 
 
 @contextmanager

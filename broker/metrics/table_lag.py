@@ -7,7 +7,8 @@ from congreve.broker.metrics.exposition import Family, Kind, label_text
 from congreve.broker.metrics.store_times import StoreTimes
 from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
-from congreve.engine.state.exported import EndOffsets, ExportedFile
+from congreve.engine.exported_queues import ExportedQueues
+from congreve.engine.state.exported import ExportedFile
 from congreve.engine.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -25,13 +26,13 @@ class TableLag:
         self._clock = clock
         self._times = StoreTimes(store)
         own_dir = store.config.own_dir
-        self._file = ExportedFile(own_dir, files=store.files, read_only=True)
-        self._ends: EndOffsets = {}
+        file = ExportedFile(own_dir, files=store.files, read_only=True)
+        self._tables = ExportedQueues(store.queues, file)
 
     def refresh(self) -> None:
         """Read what the exporter has noted; for a thread that may wait for the disk."""
         try:
-            self._ends = self._file.load()
+            self._tables.refresh()
         except StoreError as error:
             logger.warning("the lag of tables is an old one: %s", error)
 
@@ -44,7 +45,7 @@ class TableLag:
             behind, oldest = 0, now
             queues = list(self._store.queues.of_topic(topic))
             for queue in queues:
-                end = self._ends.get(topic, {}).get(queue.queue_id, 0)
+                end = self._tables.end(queue)
                 first, stop = max(end, queue.min), queue.max
                 if first < stop:
                     behind += stop - first

@@ -62,6 +62,14 @@ class QueueFile:
             return np.empty(0, CONSUME_QUEUE_ENTRY)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def place(self, offset: int) -> int:
+        """Physical offset of a message, also of an expired one; -1 if no entry has it any more."""
+        for base, entries in reversed(self._files):
+            if base <= offset < min(base + len(entries), self.max_offset):
+                entry = entries[offset - base]
+                return -1 if entry["size"] == FILLER_SIZE else int(entry["physical_offset"])
+        return -1
+
     def offset_from(self, reached: Callable[[int, int], bool]) -> int:
         """First offset whose record is `reached(physical_offset, size)`, else max_offset.
 

@@ -117,6 +117,19 @@ cdef class QueueEntries:
             )
         return physical_offset, size, tags_code
 
+    def place(self, int64_t offset):
+        """Physical offset of a message, also of an expired one; -1 if no entry has it any more."""
+        cdef int64_t position = offset * CQ_ENTRY
+        cdef Mapping mapping
+        cdef const uint8_t *at
+        if not 0 <= offset < load_acquire(&self.max_offset):
+            return -1
+        mapping = self.mapping_at(position - position % self.file_size)
+        if mapping is None:
+            return -1
+        at = mapping.data + position % self.file_size
+        return -1 if load_i32(at + CQ_AT_SIZE) == CQ_FILLER_SIZE else load_i64(at)
+
     def entries(self, int64_t start, int64_t stop):
         """Entries of [start, stop) as format.CONSUME_QUEUE_ENTRY, clipped to [min, max).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +16,7 @@ from congreve.lake.bodies.body_reader import BodyReader
 from congreve.lake.bodies.body_schema import BodySchema
 from congreve.lake.commit_files import CommitFiles
 from congreve.lake.errors import CommitConflictError, ProgressError
-from congreve.lake.progress import EndOffsets, advanced
+from congreve.lake.progress import EndOffsets, LastMessage, OfBrokers, Progress, advanced
 from congreve.lake.table import REASON, TopicTable
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,21 @@ class BodyTable:
         """That of the table: both have all messages before these offsets. Raises TableError."""
         return self._table.progress()
 
+    def last_messages(self) -> OfBrokers:
+        """Those of the table. Raises TableError."""
+        return self._table.last_messages()
+
+    def last_rows(self, broker: str, ends: Mapping[int, int]) -> dict[int, LastMessage]:
+        """Those of both tables. Raises TableError."""
+        found = self._table.last_rows(broker, ends)
+        left = {queue_id: end for queue_id, end in ends.items() if queue_id not in found}
+        return {**found, **(self._dead.last_rows(broker, left) if self._has_dead else {})}
+
+    @property
+    def uuid(self) -> str:
+        """That of the table."""
+        return self._table.uuid
+
     def new_files(self) -> DividedFiles:
         """Files for one commit to each table. Raises TableError."""
         types = self._table.column_types()
@@ -82,7 +98,7 @@ class BodyTable:
         files = self._table.new_files(self._schema.format)
         return DividedFiles(self, reader, files, self._decided())
 
-    def append(self, files: DividedFiles, ends: EndOffsets) -> None:
+    def append(self, files: DividedFiles, progress: Progress) -> None:
         """Commit dead letters, then rows, each with its progress.
 
         Raises what TopicTable.append() raises; what was committed stays, and load() shows it.
@@ -91,10 +107,11 @@ class BodyTable:
             known = self._dead.progress()
             before = known.get(self._broker, {})
             moved = {
-                queue: max(end, before.get(queue, 0)) for queue, end in ends[self._broker].items()
+                queue: max(end, before.get(queue, 0))
+                for queue, end in progress.ends[self._broker].items()
             }
-            self._dead.append(files.dead, advanced(known, self._broker, moved))
-        self._table.append(files.fitting, ends)
+            self._dead.append(files.dead, Progress(advanced(known, self._broker, moved), {}))
+        self._table.append(files.fitting, progress)
 
     def new_dead_files(self) -> CommitFiles:
         """Files of dead letters, whose table is created if there is none."""

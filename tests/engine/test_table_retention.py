@@ -7,7 +7,7 @@ from typing import Any
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
-from congreve.engine.state.exported import ExportedFile
+from congreve.engine.state.exported import ExportedFile, ExportedQueue, ExportedTopic
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 
@@ -41,7 +41,10 @@ def later(store: MessageStore, hours: int) -> None:
 
 
 def export(store: MessageStore, end: int) -> None:
-    ExportedFile(store.config.own_dir).replace({"T": {0: end}})
+    queue = store.queues.get("T", 0)
+    noted = ExportedQueue(end, queue.place(end - 1))
+    topic = ExportedTopic("table", {0: noted})
+    ExportedFile(store.config.own_dir).replace({"T": topic})
 
 
 def test_messages_that_no_table_has_are_kept_at_any_age(tmp_path: Path) -> None:

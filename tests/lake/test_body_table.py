@@ -21,7 +21,7 @@ from congreve.lake.commit_files import CommitFiles
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import ProgressError, TableError
 from congreve.lake.export import Exporter
-from congreve.lake.progress import EndOffsets
+from congreve.lake.progress import Progress
 from congreve.lake.restore import Restore
 from congreve.lake.row_groups import RowGroups
 from congreve.lake.status import status_of
@@ -213,10 +213,10 @@ def test_a_stop_between_both_commits_leaves_each_message_once(
     schema = f"json:{bodies.schema_file(tmp_path)}"
     append = TopicTable.append
 
-    def append_dead_only(table: TopicTable, files: CommitFiles, ends: EndOffsets) -> None:
+    def append_dead_only(table: TopicTable, files: CommitFiles, progress: Progress) -> None:
         if not table.name.endswith("_dlq"):
             raise KeyboardInterrupt
-        append(table, files, ends)
+        append(table, files, progress)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(TopicTable, "append", append_dead_only)

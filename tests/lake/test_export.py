@@ -10,7 +10,15 @@ from congreve.lake.commit_files import SORTED_BY
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import CommitConflictError, LakeError, ProgressError, TableError
 from congreve.lake.export import Exporter
-from congreve.lake.progress import PROPERTY, advanced, newest, to_property
+from congreve.lake.progress import (
+    PROPERTY,
+    LastMessage,
+    LastMessages,
+    Progress,
+    advanced,
+    newest,
+    to_properties,
+)
 from congreve.lake.table import TopicTable, open_catalog
 
 from . import stores
@@ -109,7 +117,7 @@ def test_the_loser_of_two_exporters_commits_nothing_twice(tmp_path: Path) -> Non
     with stale.new_files() as files:
         files.write(batch)
         with pytest.raises(CommitConflictError):
-            stale.append(files, advanced(ends, "broker-a", {0: 15}))
+            stale.append(files, Progress(advanced(ends, "broker-a", {0: 15}), {}))
     assert set(warehouse.rglob("*.parquet")) == before
     assert_same(store, warehouse)
 
@@ -157,8 +165,11 @@ def test_a_table_of_another_store_is_refused(tmp_path: Path) -> None:
 
 def test_progress_is_read_from_the_newest_snapshot() -> None:
     ends = advanced(advanced({}, "a", {0: 5, 1: 2}), "b", {0: 9})
-    older = to_property(advanced({}, "a", {0: 1}))
-    assert newest([{}, to_property(ends), older]) == {"a": {0: 5, 1: 2}, "b": {0: 9}}
+    older = to_properties(Progress(advanced({}, "a", {0: 1}), {}))
+    last = {"a": LastMessages("store", {0: LastMessage(400, 7)})}
+    found = newest([{}, to_properties(Progress(ends, last)), older])
+    assert found == ({"a": {0: 5, 1: 2}, "b": {0: 9}}, last)
+    assert newest([older, to_properties(Progress(ends, last))]) == ({"a": {0: 1}}, {})
     assert advanced(ends, "a", {1: 7})["a"] == {0: 5, 1: 7}
     assert newest([{}]) is None
     with pytest.raises(ProgressError):

@@ -3,7 +3,7 @@
 from congreve.broker.metrics.exposition import Family
 from congreve.broker.metrics.table_lag import TableLag
 from congreve.engine.clock import ManualClock
-from congreve.engine.state.exported import ExportedFile
+from congreve.engine.state.exported import ExportedFile, ExportedQueue, ExportedTopic
 
 from ..tool import config_of, running
 
@@ -27,7 +27,9 @@ async def test_the_lag_is_that_of_the_messages_that_the_table_lacks(tmp_path):
         (queue,) = {q.queue_id for q in broker.store.queues.of_topic("T") if q.max}
         for end, behind, seconds in ((0, 3, 30), (1, 2, 20), (3, 0, 0)):
             if end:
-                exported.replace({"T": {queue: end}})
+                place = broker.store.queues.get("T", queue).place(end - 1)
+                noted = ExportedTopic("table", {queue: ExportedQueue(end, place)})
+                exported.replace({"T": noted})
             assert figures(lag) == {
                 "congreve_table_lag_messages": [('{topic="T"}', behind)],
                 "congreve_table_lag_seconds": [('{topic="T"}', seconds)],
