@@ -300,7 +300,13 @@ class Broker(Lifecycle):
         access = self._access
         if access is None:
             return None
-        return HaLogin(lambda: access.own_account, lambda: access.accounts, self._clock)
+        return HaLogin(
+            lambda: access.own_account,
+            lambda: access.accounts,
+            self._clock,
+            lambda: self.store.identity,
+            old_form=self.config.ha_old_login,
+        )
 
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config

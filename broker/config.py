@@ -155,6 +155,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     ha_allowed_addresses: str = "*"
     # Congreve: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
     ha_login: bool = True
+    # Congreve: the login of earlier versions, until both brokers of a pair are upgraded.
+    ha_old_login: bool = False
     # Congreve: the HA port has TLS only, with the certificates of broker/tls.py; at both ends.
     ha_tls_enable: bool = False
     # Congreve: tls_server_need_client_auth of the HA port; empty: the same.

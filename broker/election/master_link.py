@@ -17,6 +17,7 @@ from congreve.broker.election.frames import (
     from_master,
 )
 from congreve.broker.replication.log_follower import LogFollower
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave import CONNECT_S, MasterAddress, Slave
@@ -109,7 +110,7 @@ class ElectedSlave(Slave):
         find_master: Callable[[], MasterAddress | None],
         client: RemotingClient,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes],
+        login: HaLogin | None,
         *,
         member: int,
         epochs: EpochLog,
@@ -123,14 +124,12 @@ class ElectedSlave(Slave):
         self._diverged = diverged
         self._copy_tables = copy_tables
         self._peer: socket.socket | None = None
-        self._login = login
         super().__init__(store, settings, find_master, client, arrived, login)
 
     def _new_follower(
         self,
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes],
     ) -> LogFollower:
         return EpochFollower(self._store, settings, arrived, self._epochs, self._complete)
 
@@ -149,6 +148,7 @@ class ElectedSlave(Slave):
         with peer:
             if master != self._find_master():
                 return
+            await self._log_in(peer)
             async with asyncio.timeout(CONNECT_S):
                 handshake = await self._shake_hands(peer)
             if self._is_empty:
@@ -161,7 +161,7 @@ class ElectedSlave(Slave):
 
     async def _shake_hands(self, peer: socket.socket) -> MasterHandshake:
         loop = asyncio.get_running_loop()
-        await loop.sock_sendall(peer, self._login() + SlaveHandshake(self._member).encode())
+        await loop.sock_sendall(peer, SlaveHandshake(self._member).encode())
         received = b""
         while len(received) < HANDSHAKE_MAX:
             data = await loop.sock_recv(peer, HANDSHAKE_MAX)

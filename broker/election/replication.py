@@ -17,6 +17,7 @@ from congreve.broker.election.slave_link import AutoSwitchService
 from congreve.broker.managers import Managers
 from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave import MasterAddress, Slave
@@ -169,7 +170,7 @@ class ElectionReplication(Replication):
         assert self.fence is not None, "a master takes its role before it listens"
         epochs = self._role.epochs.epochs
         return AutoSwitchService(
-            self._store, settings, self._check_login, fence=self.fence, epochs=epochs
+            self._store, settings, self._login, fence=self.fence, epochs=epochs
         )
 
     def _new_slave(
@@ -177,7 +178,7 @@ class ElectionReplication(Replication):
         settings: ReplicationSettings,
         client: RemotingClient,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes],
+        login: HaLogin | None,
     ) -> Slave:
         return ElectedSlave(
             self._store,

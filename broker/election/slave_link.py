@@ -1,7 +1,6 @@
 """A master's end of AutoSwitch connections (RocketMQ: AutoSwitchHAConnection)."""
 
 import socket
-from collections.abc import Callable
 
 from congreve.broker.election.fence import Fence
 from congreve.broker.election.frames import (
@@ -13,6 +12,7 @@ from congreve.broker.election.frames import (
     from_slave,
 )
 from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.broker.replication.state import SlaveState
@@ -37,12 +37,12 @@ class AutoSwitchConnection(SlaveConnection):
         log: CommitLog,
         frame_bytes: int,
         now: float,
-        check_login: Callable[[bytes], None] | None = None,
+        login: HaLogin | None = None,
         *,
         fence: Fence,
         epochs: Epochs,
     ) -> None:
-        super().__init__(peer, log, frame_bytes, now, check_login)
+        super().__init__(peer, log, frame_bytes, now, login)
         self.member: int | None = None
         """The slave's number, once it has sent its handshake."""
         self._fence = fence
@@ -155,12 +155,12 @@ class AutoSwitchService(HAService):
         self,
         store: MessageStore,
         settings: ReplicationSettings,
-        check_login: Callable[[bytes], None] | None = None,
+        login: HaLogin | None = None,
         *,
         fence: Fence,
         epochs: Epochs,
     ) -> None:
-        super().__init__(store, None, settings, check_login)
+        super().__init__(store, None, settings, login)
         self._fence = fence
         self._epochs = epochs
 
@@ -170,7 +170,7 @@ class AutoSwitchService(HAService):
             self._store.log,
             self._settings.transfer_batch_bytes,
             self._now(),
-            self._check_login,
+            self._login,
             fence=self._fence,
             epochs=self._epochs,
         )

@@ -1,6 +1,8 @@
 """The stream on the HA port (RocketMQ: HAConnection, HAService.HAClient), in big endian.
 
-slave -> master   between brokers with accounts first: i64 LOGIN, i32 size, a login (login.py)
+slave -> master   between brokers with accounts first: i64 LOGIN, i32 0: it asks for a challenge
+master -> slave   i64 CHALLENGE, i32 size, a challenge (login.py); 0: no login is needed
+slave -> master   i64 LOGIN, i32 size, a login
 slave -> master   i64 physical offset: where to begin, then how far the slave has come
 master -> slave   i64 physical offset, i32 size, then `size` bytes of the log; 0: a heartbeat
 """
@@ -19,5 +21,9 @@ LOGIN = -0x434F4E4752455645
 """In place of a slave's first report: it logs in. No offset is negative."""
 LOGIN_HEAD = Struct(">qi")
 """LOGIN, and the number of bytes that follow."""
+ASK = LOGIN_HEAD.pack(LOGIN, 0)
+"""A slave asks for a challenge."""
+CHALLENGE = -0x4348414C4C454E47
+"""In place of an offset, too: what a slave has to sign."""
 LOGIN_MAX = 1024
-"""Most bytes of a login."""
+"""Most bytes of a login or a challenge."""

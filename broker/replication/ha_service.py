@@ -11,6 +11,7 @@ from functools import partial
 
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import BrokerError
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.broker.replication.slave_loop import CONNECTIONS_MAX, SlaveLoop
@@ -38,7 +39,7 @@ class HAService:
     The thread starts with the first slave, so a broker without one only has a listening socket.
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
     crashed. It disconnects a slave whose address `haAllowedAddresses` does not match, and one that
-    reports nothing for haHousekeepingInterval or an offset that cannot be true. With `check_login`
+    reports nothing for haHousekeepingInterval or an offset that cannot be true. With `login`
     slaves log in, unless haAllowedAddresses names addresses. With certificates in `settings` each
     connection goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with
     None a subclass does that. (RocketMQ: HAService.)
@@ -49,7 +50,7 @@ class HAService:
         store: MessageStore,
         confirm: ConfirmOffset | None,
         settings: ReplicationSettings,
-        check_login: Callable[[bytes], None] | None = None,
+        login: HaLogin | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -57,7 +58,7 @@ class HAService:
         self._settings = settings
         self._allowed = AddressPattern.parse(settings.allowed_addresses)
         # An address that is named needs no login: RocketMQ's slaves have none.
-        self._check_login = check_login if self._allowed.everything else None
+        self._login = login if self._allowed.everything else None
         self._now = monotonic
         self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -252,7 +253,7 @@ class HAService:
             self._store.log,
             self._settings.transfer_batch_bytes,
             self._now(),
-            self._check_login,
+            self._login,
         )
 
     def _serve(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:

@@ -14,7 +14,6 @@ class LogFollower:
         store: MessageStore,
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes] = ...,
     ) -> None: ...
     @property
     def receiver(self) -> LogReceiver: ...

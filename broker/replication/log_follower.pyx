@@ -33,7 +33,7 @@ cdef class LogFollower:
     """Receives a master's log on the thread that calls follow(), mostly without the GIL.
 
     It reports what it has: with SYNC_FLUSH what is on its disk, else what is in its log. It calls
-    `arrived` with the watched queues that got entries, and sends what `login` returns first. It
+    `arrived` with the watched queues that got entries. It
     disconnects from a master that is silent for haHousekeepingInterval (4.9.4's slave never notices
     that its master has died).
 
@@ -53,7 +53,6 @@ cdef class LogFollower:
     """The last offset that was reported, -1 if the next report is due in any case."""
     cdef CommitLog log
     cdef object arrived
-    cdef object login
     cdef object wake
     cdef bint plain             # RocketMQ 4.9's frames
     cdef bint sync_flush
@@ -72,9 +71,9 @@ cdef class LogFollower:
     cdef uint8_t[HEADER_MAX] unsent     # of a report
     cdef int unsent_size
 
-    def __init__(self, store not None, settings not None, arrived not None, login not None=bytes):
+    def __init__(self, store not None, settings not None, arrived not None):
         self.receiver, self.store, self.log = LogReceiver(store), store, store.log
-        self.arrived, self.login = arrived, login
+        self.arrived = arrived
         self.plain = type(self) is LogFollower
         self.sync_flush = settings.sync_flush
         self.wakes_flush = store.flush_timer.wants_wake
@@ -112,7 +111,6 @@ cdef class LogFollower:
             self.receiver.assume_zeros(start - self.receiver.received)
         self.store.backend.follow(self.wake_fd)
         try:
-            master.sendall(self.login())
             with nogil:
                 self.report(start)
                 while not self.stopping:

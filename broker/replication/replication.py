@@ -125,7 +125,7 @@ class Replication:
             loop.call_soon_threadsafe(self._notify, queues)
 
         self._client = RemotingClient(before_request=self._sign, ssl=self._ssl)
-        login = bytes if self._login is None or not self._config.ha_login else self._login.frame
+        login = self._login if self._config.ha_login else None
         self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
         self._tables = SlaveSynchronize(
@@ -205,18 +205,14 @@ class Replication:
         return frozenset()
 
     def _new_service(self, settings: ReplicationSettings) -> HAService:
-        return HAService(self._store, self.confirm, settings, self._check_login)
-
-    @property
-    def _check_login(self) -> Callable[[bytes], None] | None:
-        return None if self._login is None else self._login.check
+        return HAService(self._store, self.confirm, settings, self._login)
 
     def _new_slave(
         self,
         settings: ReplicationSettings,
         client: RemotingClient,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes],
+        login: HaLogin | None,
     ) -> Slave:
         return Slave(self._store, settings, self._find_master, client, arrived, login)
 

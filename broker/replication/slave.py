@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from congreve.broker.replication.log_follower import LogFollower
+from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError
@@ -52,14 +53,15 @@ class Slave:
         find_master: Callable[[], MasterAddress | None],
         client: RemotingClient,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes] = bytes,
+        login: HaLogin | None = None,
     ) -> None:
         self._store = store
         self._client_ssl = settings.client_ssl
         self._relay: TlsRelay | None = None
         self._find_master = find_master
         self._client = client
-        self._follower = self._new_follower(settings, arrived, login)
+        self._follower = self._new_follower(settings, arrived)
+        self._login = login
         self._executor = ThreadPoolExecutor(1, "ha-slave")
         self._task: BackgroundTask | None = None
         self._log = LimitedLog(logger)
@@ -73,9 +75,8 @@ class Slave:
         self,
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
-        login: Callable[[], bytes],
     ) -> LogFollower:
-        return LogFollower(self._store, settings, arrived, login)
+        return LogFollower(self._store, settings, arrived)
 
     def start(self) -> None:
         """Follow on the running loop."""
@@ -128,9 +129,14 @@ class Slave:
         peer = await self._connect(master.ha)
         loop = asyncio.get_running_loop()
         with peer:
+            await self._log_in(peer)
             logger.warning("this slave follows %s from %d", master.ha, start)
             self.following, self.trouble = master, ""
             await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
+
+    async def _log_in(self, master: socket.socket) -> None:
+        if self._login is not None:
+            await self._login.log_in(master)
 
     async def _start_at(self, master: MasterRequests) -> int:
         """Where to begin. Raises ReplicationError for the log of another history."""

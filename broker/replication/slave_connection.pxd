@@ -41,7 +41,9 @@ cdef class SlaveConnection:
     """Most bytes of the log in a frame."""
     cdef readonly bint logged_in
     """Whether a login was accepted, or none is needed."""
-    cdef object check_login
+    cdef object login           # an HaLogin; None: none is needed
+    cdef object challenge       # which this slave has to sign
+    cdef bint asked             # for a challenge
     cdef bint plain             # RocketMQ 4.9's frames
     cdef bint asks              # read() and send() have something to do
     cdef bint watched           # epoll reports when the socket takes more bytes
@@ -68,6 +70,7 @@ cdef class SlaveConnection:
     cdef void begin_frame(self, int64_t size, double now) noexcept nogil
     cdef void put_head(self, int64_t size) noexcept nogil
     cdef int take_input(self) except -1
+    cdef bytes answer_ask(self, bytes rest)
     cdef int begin(self, int64_t offset) except -1
     cdef int add_frame(self, int64_t end, double now) except -1
     cdef void forget_marks(self) noexcept nogil

@@ -1,9 +1,18 @@
 import socket
-from collections.abc import Callable
+from typing import Any, Protocol, type_check_only
 
 from congreve.broker.errors import BrokerError
 from congreve.broker.replication.state import SlaveState
 from congreve.engine.log.commit_log import CommitLog
+
+@type_check_only
+class _Challenge(Protocol):
+    def frame(self) -> bytes: ...
+
+@type_check_only
+class Login(Protocol):
+    def challenge(self) -> _Challenge: ...
+    def check(self, content: bytes, challenge: Any) -> None: ...
 
 class ReplicationError(BrokerError): ...
 
@@ -17,7 +26,7 @@ class SlaveConnection:
         log: CommitLog,
         frame_bytes: int,
         now: float,
-        check_login: Callable[[bytes], None] | None = None,
+        login: Login | None = None,
     ) -> None: ...
     @property
     def socket(self) -> socket.socket: ...

@@ -14,7 +14,7 @@ import os
 
 from congreve.broker.errors import BrokerError
 from congreve.broker.replication.frames import (
-    EMPTY_LOG, FRAME_MAX, HEADER, LOGIN, LOGIN_HEAD, LOGIN_MAX, REPORT,
+    ASK, CHALLENGE, EMPTY_LOG, FRAME_MAX, HEADER, LOGIN, LOGIN_HEAD, LOGIN_MAX, REPORT,
 )
 from congreve.broker.replication.state import SlaveState
 
@@ -38,7 +38,7 @@ cdef class SlaveConnection:
     Every report must be between the first offset of the log and what was sent, and none may go
     back: the first one too, so that no unknown peer can confirm bytes that it does not have (4.9.4
     accepts the first eight bytes of any peer). A slave without a log gets all of it, not only the
-    last file (D24). With `check_login`, which raises ReplicationError, a login must come first. The
+    last file (D24). With `login`, an HaLogin, a login must come first. The
     socket must not block; one thread uses the object.
 
     read() and send() do everything; SlaveLoop does what is ordinary without the GIL. A subclass may
@@ -51,13 +51,13 @@ cdef class SlaveConnection:
             raise MemoryError()
 
     def __init__(self, peer not None, CommitLog log not None, frame_bytes, double now,
-                 check_login=None):
+                 login=None):
         self.socket, self.fd = peer, peer.fileno()
         self.address = "{}:{}".format(*peer.getpeername()[:2])
         self.read_at = self.written_at = now
         self.log = log
         self.frame_bytes = min(frame_bytes, FRAME_MAX)
-        self.check_login = check_login
+        self.login = login
         self.plain = type(self) is SlaveConnection
 
     def __dealloc__(self):
@@ -132,10 +132,12 @@ cdef class SlaveConnection:
 
     def log_in(self, bytes data not None):
         """The bytes after a login; None until it is whole. Raises ReplicationError."""
+        if self.asked:
+            data = data[len(ASK):]
         if len(data) < LOGIN_HEAD.size and (len(data) < REPORT.size or is_login(data)):
             return None
         if not is_login(data):
-            if self.check_login is not None:
+            if self.login is not None:
                 raise ReplicationError(
                     f"slave {self.address} has not logged in: set aclEnable and brokerAccessKey"
                     " there, or name its address in haAllowedAddresses"
@@ -145,13 +147,27 @@ cdef class SlaveConnection:
         _, size = LOGIN_HEAD.unpack_from(data)
         if not 0 <= size <= LOGIN_MAX:
             raise ReplicationError(f"a login of {size} bytes: at most {LOGIN_MAX} fit")
+        if not size and not self.asked:
+            self.asked = True
+            return self.answer_ask(data[len(ASK):])
         end = LOGIN_HEAD.size + size
         if len(data) < end:
             return None
-        if self.check_login is not None:
-            self.check_login(data[LOGIN_HEAD.size:end])
+        if self.login is not None:
+            self.login.check(data[LOGIN_HEAD.size:end], self.challenge)
         self.logged_in = True
         return data[end:]
+
+    cdef bytes answer_ask(self, bytes rest):
+        """Send a challenge; the bytes after the login, None until it is there."""
+        if self.login is None:
+            self.socket.send(LOGIN_HEAD.pack(CHALLENGE, 0))
+            self.logged_in = True
+            return rest
+        self.challenge = self.login.challenge()
+        # Nothing was sent before: the socket has room.
+        self.socket.send(self.challenge.frame())
+        return self.log_in(ASK + rest) if rest else None
 
     def take_report(self, int64_t offset):
         """Take one report. Raises ReplicationError."""

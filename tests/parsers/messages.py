@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from congreve.broker.accounts.accounts import Accounts
-from congreve.broker.replication.login import HaLogin
+from congreve.broker.replication.login import Challenge, HaLogin
 from congreve.broker.send import batch_body, properties
 from congreve.client.message import MessageQueue
 from congreve.client.producer.compression import CompressionType, compress, decompress
@@ -88,7 +88,13 @@ def _records() -> Iterator[Parser]:
     yield Parser(
         "login of a slave",
         ("broker/replication/login.py",),
-        HaLogin(lambda: None, Accounts, Clock()).check,
+        lambda data: _checked_login(data, Challenge("store", "number")),
+        [b'{"accessKey":"a","signature":"s"}', b'{"accessKey":"\xff"}'],
+    )
+    yield Parser(
+        "login of a slave in its old form",
+        ("broker/replication/login.py",),
+        lambda data: _checked_login(data, None),
         [b'{"accessKey":"a","time":1,"nonce":"n","signature":"s"}', b'{"accessKey":"\xff"}'],
     )
     yield Parser(
@@ -97,6 +103,11 @@ def _records() -> Iterator[Parser]:
         lambda data: parse_offset_message_id(text(data)),
         [offset_message_id(("127.0.0.1", 10911), 7).encode()],
     )
+
+
+def _checked_login(data: bytes, challenge: Challenge | None) -> object:
+    master = HaLogin(lambda: None, Accounts, Clock(), lambda: "store", old_form=True)
+    return master.check(data, challenge)
 
 
 def _columns() -> Iterator[Parser]:

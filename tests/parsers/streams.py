@@ -10,10 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from congreve.broker.accounts.accounts import Account, Accounts
-from congreve.broker.replication.frames import HEADER
+from congreve.broker.replication.frames import ASK, HEADER, LOGIN, LOGIN_HEAD
 from congreve.broker.replication.log_follower import LogFollower
-from congreve.broker.replication.login import HaLogin
+from congreve.broker.replication.login import HaLogin, Login
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.engine.clock import ManualClock
@@ -99,15 +101,19 @@ class _Master:
         self._accounts = Accounts(by_key={ACCOUNT.access_key: ACCOUNT})
 
     def logins(self) -> HaLogin:
-        """Checks logins, each for the first time."""
-        return HaLogin(lambda: ACCOUNT, lambda: self._accounts, CLOCK, nonce=lambda: "once")
+        """Checks logins, those of the old form for the first time."""
+        return HaLogin(
+            *(lambda: ACCOUNT, lambda: self._accounts, CLOCK, lambda: "store"),
+            old_form=True,
+            number=lambda: "once",
+        )
 
     def parse(self, data: bytes) -> object:
         """What a master believes of a slave's stream, with and without a login before it."""
         found = []
-        for check in (None, self.logins().check):
+        for login in (None, self.logins()):
             with _connection(data) as peer:
-                connection = SlaveConnection(peer, self._store.get().log, FRAME, 0.0, check)
+                connection = SlaveConnection(peer, self._store.get().log, FRAME, 0.0, login)
                 with contextlib.suppress(ReplicationError):
                     while connection.read(1.0):
                         pass
@@ -142,12 +148,16 @@ class _Slave:
 def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
     master, slave = _Master(), _Slave()
-    login = master.logins().frame()
+    old_login = master.logins()._old_login(ACCOUNT)
+    challenge = master.logins().challenge()
+    signature = challenge.signed_by(ACCOUNT.access_key, ACCOUNT.secret_key)
+    content = msgspec.json.encode(Login(ACCOUNT.access_key, signature))
+    login = ASK + LOGIN_HEAD.pack(LOGIN, len(content)) + content
     yield Parser(
         "stream of a slave",
         ("broker/replication/slave_connection.pyx",),
         master.parse,
-        [struct.pack(">3q", 0, 0, 0), login + struct.pack(">q", 0), login[:40]],
+        [struct.pack(">3q", 0, 0, 0), login + struct.pack(">q", 0), old_login, login[:40]],
     )
     yield Parser(
         "stream of a master",
