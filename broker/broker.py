@@ -31,7 +31,7 @@ from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.periodic import Periodic
 from congreve.broker.processors import all_handlers, runtime_info_of
-from congreve.broker.pull.archive import MessageArchive, checked_archive
+from congreve.broker.pull.archive import OpenArchive, checked_archive
 from congreve.broker.quotas.gate import QuotaGate
 from congreve.broker.quotas.quota_file import QuotaFile
 from congreve.broker.quotas.quotas import Quotas
@@ -90,7 +90,7 @@ class Broker(Lifecycle):
         files: FileSystem = DISK,
         on_ready: Callable[["Broker"], None] | None = None,
         replication: Callable[..., Replication] | None = None,
-        archive: Callable[[], MessageArchive] | None = None,
+        archive: OpenArchive | None = None,
     ) -> None:
         self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
         self._lake = lake_process(self.config)

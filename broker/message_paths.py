@@ -22,7 +22,7 @@ from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.managers import Managers
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.metrics.rpc_times import RpcTimes
-from congreve.broker.pull.archive import MessageArchive
+from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
@@ -37,6 +37,7 @@ from congreve.broker.slow_requests import SlowRequests
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
@@ -61,7 +62,7 @@ class MessagePaths:
         quotas: QuotaTable,
         confirm: ConfirmOffset,
         access: AccessControl | None = None,
-        archive: Callable[[], MessageArchive] | None = None,
+        archive: OpenArchive | None = None,
         *,
         rpc_times: RpcTimes,
         slow: SlowRequests | None = None,
@@ -93,7 +94,7 @@ class MessagePaths:
             clock=managers.clock,
             quota=PullQuota(quotas, partial(self._end_pull, commits=True)),
             answered=self._pull_answered,
-            archived=None if archive is None else _archived_pulls(config, archive),
+            archived=None if archive is None else _archived_pulls(config, store, archive),
         )
         follow_topics(managers.metadata.topics, self.topics)
         self.fast_path = self._new_fast_path(self.pulls.path)
@@ -234,7 +235,9 @@ class MessagePaths:
         self.lanes[0].loop_waits = waits
 
 
-def _archived_pulls(config: BrokerConfig, archive: Callable[[], MessageArchive]) -> ArchivedPulls:
+def _archived_pulls(
+    config: BrokerConfig, store: MessageStore, archive: OpenArchive
+) -> ArchivedPulls:
     from congreve.broker.pull.archived_pulls import ArchivedPulls
 
-    return ArchivedPulls(config, archive)
+    return ArchivedPulls(config, store, archive)

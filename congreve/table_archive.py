@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from congreve.broker.lake_process import parts_of
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
-    from congreve.broker.pull.archive import MessageArchive
+    from congreve.broker.pull.archive import MessageArchive, OpenArchive
+    from congreve.engine.exported_queues import ExportedQueues
 
 
-def archive_of(config: BrokerConfig) -> Callable[[], MessageArchive] | None:
+def archive_of(config: BrokerConfig) -> OpenArchive | None:
     """Opens the tables of lakeTopics of `config`; None without lakeRetention.
 
     Nothing is imported or opened before a thread calls the result, which raises TableError when the
@@ -21,7 +21,7 @@ def archive_of(config: BrokerConfig) -> Callable[[], MessageArchive] | None:
     if not config.lake_retention:
         return None
 
-    def open_archive() -> MessageArchive:
+    def open_archive(exported: ExportedQueues) -> MessageArchive:
         from congreve.lake.durable import SCHEMA
         from congreve.lake.table import TopicTable, open_catalog
         from congreve.lake.table_archive import TableArchive
@@ -32,6 +32,6 @@ def archive_of(config: BrokerConfig) -> Callable[[], MessageArchive] | None:
             topic: TopicTable(catalog, f"rocketmq.{topic}", SCHEMA, config.lake_partition)
             for topic in parts_of(config.lake_topics)
         }
-        return TableArchive(tables, config.broker_name)
+        return TableArchive(tables, config.broker_name, exported)
 
     return open_archive

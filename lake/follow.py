@@ -116,7 +116,7 @@ class Follower:
             return
         try:
             found = exporter.exported(is_copy=self._note_only)
-        except ProgressError:
+        except (ProgressError, UnknownTopicError):
             self._replace(exporter.topic, ExportedTopic("", {}))
             raise
         self._replace(exporter.topic, found)

@@ -29,6 +29,8 @@ class RowGroups:
         """By queue: row groups in the order of their first offsets."""
         self.ends: EndOffsets = {}
         """The table's progress."""
+        self.table = ""
+        """The table's UUID, empty without a table."""
         self.files = DataFiles({})
 
     def refresh(self, table: TopicTable) -> None:
@@ -37,6 +39,7 @@ class RowGroups:
         Raises TableError, also if the table does not have whole bodies, or ProgressError.
         """
         if not table.load():
+            self._of_file, self.of_queue, self.ends, self.table = {}, {}, {}, ""
             return
         table.check_bodies()
         dead = table.dead_letters()
@@ -58,7 +61,7 @@ class RowGroups:
         for groups_of_queue in found.values():
             groups_of_queue.sort(key=lambda group: (group.first, group.stop))
         self._of_file, self.of_queue, self.files = of_file, found, files
-        self.ends = ends
+        self.ends, self.table = ends, table.uuid
 
     def first_offset(self, queue: BrokerQueue) -> int | None:
         """The offset of a queue's first message in the table, None without any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -10,7 +10,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from congreve.lake.data_files import BrokerQueue, RowGroup, first_at
+from congreve.engine.exported_queues import ExportedQueues
+from congreve.lake.data_files import BrokerQueue, DataFiles, RowGroup, first_at
+from congreve.lake.errors import TableError
 from congreve.lake.queue_batches import queue_batches
 from congreve.lake.row_groups import RowGroups
 from congreve.lake.table import TopicTable
@@ -27,23 +29,28 @@ class TableArchive:
 
     One thread uses it. It holds the rows of one row group while it searches, a decoded page of each
     column of the MOST_READERS queues that were read last, and an entry for each row group of the
-    tables. All methods raise LakeError or OSError when a table cannot be read.
+    tables. All methods raise LakeError or OSError when a table cannot be read, or when it is not
+    known yet whether its messages are those of the broker's present topic.
     """
 
-    def __init__(self, tables: Mapping[str, TopicTable], broker: str) -> None:
-        """The tables by topic."""
+    def __init__(
+        self, tables: Mapping[str, TopicTable], broker: str, exported: ExportedQueues
+    ) -> None:
+        """The tables by topic; `exported` knows which queues their messages are of."""
         self._tables = tables
         self._broker = broker
+        self._exported = exported
         self._known: dict[str, RowGroups] = {}
         self._readers: dict[tuple[str, int], _QueueReader] = {}
 
     def first_offset(self, topic: str, queue_id: int) -> int | None:
         """The offset of a queue's first message, None without any."""
-        return self._groups(topic).first_offset((self._broker, queue_id))
+        groups = self._of_queue(self._groups(topic), topic, queue_id)
+        return groups[0].first if groups else None
 
     def first_time(self, topic: str, queue_id: int) -> int | None:
         """Store time in ms of a queue's first message, None without any."""
-        groups = self._groups(topic).of_queue.get((self._broker, queue_id))
+        groups = self._of_queue(self._groups(topic), topic, queue_id)
         return groups[0].begin_ms if groups else None
 
     def read(self, topic: str, queue_id: int, offset: int, max_bytes: int) -> StoredRows | None:
@@ -52,7 +59,8 @@ class TableArchive:
         About `max_bytes` bytes of records, at least one. None if there is no such message.
         """
         place = topic, queue_id
-        reader = self._readers.pop(place, None)
+        self._groups(topic)
+        reader = self._readers.pop(place, None) if self._is_current(*place) else None
         found: StoredRows | None = None
         if reader is not None and reader.next_offset == offset:
             with suppress(FileNotFoundError):  # upkeep has merged and removed the next file
@@ -60,7 +68,8 @@ class TableArchive:
         if found is None:
 
             def begin(groups: RowGroups) -> tuple[_QueueReader, StoredRows | None]:
-                reader = _QueueReader(groups, topic, (self._broker, queue_id), offset, max_bytes)
+                queue, parts = (self._broker, queue_id), self._of_queue(groups, topic, queue_id)
+                reader = _QueueReader(groups.files, parts, topic, queue, offset, max_bytes)
                 return reader, reader.read()
 
             reader, found = self._read(topic, begin)
@@ -77,7 +86,7 @@ class TableArchive:
         queue = self._broker, queue_id
 
         def find(groups: RowGroups) -> int | None:
-            of_queue = groups.of_queue.get(queue, [])
+            of_queue = self._of_queue(groups, topic, queue_id)
             return first_at(groups.files, of_queue, queue, timestamp_ms)
 
         found = self._read(topic, find)
@@ -94,7 +103,7 @@ class TableArchive:
         return None
 
     def _at_place(self, topic: str, physical_offset: int, groups: RowGroups) -> bytes | None:
-        for queue, group in self._newest_first(groups):
+        for queue, group in self._newest_first(groups, topic):
             if group.first_place <= physical_offset <= group.last_place:
                 rows = groups.files.read(group, queue, COLUMNS)
                 rows = rows.filter(pc.equal(rows["commitLogOffset"], physical_offset))
@@ -123,7 +132,7 @@ class TableArchive:
 
         def find(groups: RowGroups) -> list[bytes]:
             newest = _Newest(max_count, max_bytes)
-            for queue, group in self._newest_first(groups):
+            for queue, group in self._newest_first(groups, topic):
                 if newest.is_full and group.last_place < newest.records[-1][0]:
                     break
                 if group.end_ms < times_ms[0] or group.begin_ms > times_ms[1]:
@@ -147,8 +156,39 @@ class TableArchive:
             return read(self._refreshed(topic))
 
     def _groups(self, topic: str) -> RowGroups:
-        known = self._known.get(topic)
-        return known if known is not None and known.of_queue else self._refreshed(topic)
+        """The row groups of the table that has the topic; raises TableError if none is known."""
+        known, table = self._known.get(topic), self._table(topic)
+        if known is not None and known.of_queue and known.table == table:
+            return known
+        return self._refreshed(topic)
+
+    def _table(self, topic: str) -> str:
+        table = self._exported.table(topic)
+        if table is None:
+            self._exported.refresh()
+            table = self._exported.table(topic)
+        if table is None:
+            raise TableError(
+                f"which messages of {topic} tables have is not known before the first export after "
+                "the start: try again"
+            )
+        return table
+
+    def _is_current(self, topic: str, queue_id: int) -> bool:
+        """Whether the known row groups have the messages of the broker's present queue."""
+        for look in (self._exported.refresh, None):
+            groups = self._known.get(topic)
+            is_table = groups is not None and groups.table == self._exported.table(topic)
+            if is_table and self._exported.has(topic, queue_id):
+                return True
+            if look is not None:
+                look()
+        return False
+
+    def _of_queue(self, groups: RowGroups, topic: str, queue_id: int) -> Sequence[RowGroup]:
+        """The row groups of a queue, none if they have messages of a topic that was deleted."""
+        found = groups.of_queue.get((self._broker, queue_id), [])
+        return found if found and self._is_current(topic, queue_id) else []
 
     def _groups_up_to(self, log_begins: Mapping[int, int], topic: str) -> RowGroups:
         """The row groups of a topic; the known ones if they have all messages before the log."""
@@ -160,15 +200,19 @@ class TableArchive:
 
     def _refreshed(self, topic: str) -> RowGroups:
         groups = self._known.setdefault(topic, RowGroups())
+        before = groups.table
         groups.refresh(self._tables[topic])
+        if groups.table != before:
+            for place in [place for place in self._readers if place[0] == topic]:
+                del self._readers[place]
         return groups
 
-    def _newest_first(self, groups: RowGroups) -> list[tuple[BrokerQueue, RowGroup]]:
+    def _newest_first(self, groups: RowGroups, topic: str) -> list[tuple[BrokerQueue, RowGroup]]:
         found = [
             (queue, group)
-            for queue, of_queue in groups.of_queue.items()
-            for group in of_queue
+            for queue in groups.of_queue
             if queue[0] == self._broker
+            for group in self._of_queue(groups, topic, queue[1])
         ]
         return sorted(found, key=lambda pair: pair[1].last_place, reverse=True)
 
@@ -247,11 +291,17 @@ class _QueueReader:
     """The messages of a queue from `offset` on, which are decoded as they are read."""
 
     def __init__(
-        self, groups: RowGroups, topic: str, queue: BrokerQueue, offset: int, part_bytes: int
+        self,
+        files: DataFiles,
+        groups: Sequence[RowGroup],
+        topic: str,
+        queue: BrokerQueue,
+        offset: int,
+        part_bytes: int,
     ) -> None:
         self._topic, self._queue_id = topic, queue[1]
         self._batches = queue_batches(
-            *(groups.files, groups.of_queue.get(queue, ()), queue, COLUMNS),
+            *(files, groups, queue, COLUMNS),
             start=offset,
             batch_bytes=part_bytes,
         )

@@ -38,7 +38,7 @@ from congreve.broker.election.member import (
 )
 from congreve.broker.election.replication import ElectionReplication, Role
 from congreve.broker.election.requests import note_request
-from congreve.broker.pull.archive import MessageArchive
+from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
@@ -77,7 +77,7 @@ class ElectedBroker(Lifecycle):
         config_path: Path | None = None,
         coordinator: Coordinator | None = None,
         clock: Callable[[], float] = boot_time,
-        archive: Callable[[], MessageArchive] | None = None,
+        archive: OpenArchive | None = None,
     ) -> None:
         """Raises ConfigError for settings that do not fit an election."""
         check_member(config)

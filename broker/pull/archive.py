@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError, RefusedError
+from congreve.engine.exported_queues import ExportedQueues
 from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 
@@ -61,9 +62,11 @@ class MessageArchive(Protocol):
         """
 
 
-def checked_archive(
-    config: BrokerConfig, archive: Callable[[], MessageArchive] | None
-) -> Callable[[], MessageArchive] | None:
+OpenArchive = Callable[[ExportedQueues], MessageArchive]
+"""Opens an archive that has messages of the exported queues."""
+
+
+def checked_archive(config: BrokerConfig, archive: OpenArchive | None) -> OpenArchive | None:
     """`archive`, which a broker with lakeRetention needs. Raises ConfigError."""
     if config.lake_retention and archive is None:
         raise ConfigError(

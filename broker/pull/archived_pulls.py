@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,11 @@ import numpy.typing as npt
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.lake_process import parts_of
-from congreve.broker.pull.archive import ArchiveThread, MessageArchive
+from congreve.broker.pull.archive import ArchiveThread, MessageArchive, OpenArchive
+from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.queue.reader import GetResult, GetStatus
+from congreve.engine.state.exported import ExportedFile
+from congreve.engine.store import MessageStore
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.stored import StoredRows
 from congreve.remoting.messages.headers import PullMessageRequestHeader
@@ -30,6 +33,13 @@ T = TypeVar("T")
 
 Queue = tuple[str, int]
 """A topic and a queue id."""
+
+
+class _Part(NamedTuple):
+    """Messages, and the UUID of the table that they were read from."""
+
+    table: str
+    rows: StoredRows
 
 
 @dataclass(frozen=True)
@@ -56,16 +66,21 @@ class ArchivedPulls:
     part is evicted first. Half-way through a part, the next one is read ahead.
     """
 
-    def __init__(self, config: BrokerConfig, open_archive: Callable[[], MessageArchive]) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, open_archive: OpenArchive
+    ) -> None:
         """The limits of an answer are those of messages in memory."""
+        file = ExportedFile(store.config.own_dir, files=store.files, read_only=True)
+        self._exported = ExportedQueues(store.queues, file)
+        opened = partial(open_archive, self._exported)
         self.topics = frozenset(parts_of(config.lake_topics))
-        self.thread = ArchiveThread("archive-pulls", open_archive)
+        self.thread = ArchiveThread("archive-pulls", opened)
         """Reads for pulls, and offsets."""
-        self.queries = ArchiveThread("archive-queries", open_archive)
+        self.queries = ArchiveThread("archive-queries", opened)
         """Reads of many files."""
         self._memory_bytes = config.lake_read_bytes
         self._config = config.store
-        self._parts: dict[tuple[Queue, int], StoredRows] = {}
+        self._parts: dict[tuple[Queue, int], _Part] = {}
         self._nbytes = 0
         self._first_offsets: dict[Queue, int] = {}
         self._reads: dict[tuple[Queue, int], asyncio.Task[StoredRows | None]] = {}
@@ -104,8 +119,10 @@ class ArchivedPulls:
 
         `ends` are the first and the next offset of the queue in the log.
         """
-        for key, part in self._parts.items():
-            if key[0] == queue and part.first <= offset < part.stop:
+        for key, (table, part) in self._parts.items():
+            if not (key[0] == queue and self._is_current(queue, table)):
+                continue
+            if part.first <= offset < part.stop:
                 self._parts[key] = self._parts.pop(key)  # now the most recently used
                 if 2 * offset >= part.first + part.stop and part.stop < ends[0]:
                     self._read_ahead(queue, part.stop)
@@ -135,10 +152,14 @@ class ArchivedPulls:
 
     def _read_ahead(self, queue: Queue, offset: int) -> None:
         if not any(
-            known == queue and part.first <= offset < part.stop
-            for (known, _), part in self._parts.items()
+            known == queue and part.first <= offset < part.stop and self._is_current(queue, table)
+            for (known, _), (table, part) in self._parts.items()
         ):
             self._start(queue, offset)
+
+    def _is_current(self, queue: Queue, table: str) -> bool:
+        """Whether messages that were read from a table are those of the present queue."""
+        return table == self._exported.table(queue[0]) and self._exported.has(*queue)
 
     def _start(self, queue: Queue, offset: int) -> asyncio.Task[StoredRows | None]:
         """The read of a part; pulls of the same offset share it."""
@@ -153,14 +174,15 @@ class ArchivedPulls:
         (topic, queue_id), offset = key
         size = max(self._memory_bytes // PARTS, 1)
 
-        def read(archive: MessageArchive) -> tuple[StoredRows | None, int | None]:
+        def read(archive: MessageArchive) -> tuple[StoredRows | None, int | None, str]:
             rows = archive.read(topic, queue_id, offset, size)
-            return rows, archive.first_offset(topic, queue_id)
+            first = archive.first_offset(topic, queue_id)
+            return rows, first, self._exported.table(topic) or ""
 
-        part, first = await self.thread.call(read)
+        part, first, table = await self.thread.call(read)
         if part is not None:
             self._first_offsets[topic, queue_id] = part.first if first is None else first
-            self._keep(key, part)
+            self._keep(key, _Part(table, part))
         return part
 
     def _ended(self, key: tuple[Queue, int], task: asyncio.Task[StoredRows | None]) -> None:
@@ -168,13 +190,13 @@ class ArchivedPulls:
         if not task.cancelled() and (error := task.exception()):
             logger.warning("%s from offset %d on was not read: %s", *key, error)
 
-    def _keep(self, key: tuple[Queue, int], part: StoredRows) -> None:
+    def _keep(self, key: tuple[Queue, int], part: _Part) -> None:
         before = self._parts.pop(key, None)
-        self._nbytes += part.nbytes - (0 if before is None else before.nbytes)
+        self._nbytes += part.rows.nbytes - (0 if before is None else before.rows.nbytes)
         self._parts[key] = part
         while self._nbytes > self._memory_bytes and len(self._parts) > 1:
             oldest = next(iter(self._parts))
-            self._nbytes -= self._parts.pop(oldest).nbytes
+            self._nbytes -= self._parts.pop(oldest).rows.nbytes
 
     def _select(
         self,

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from congreve.engine.exported_queues import ExportedQueues
 from congreve.lake.durable import SCHEMA, DurableTopic
+from congreve.lake.errors import TableError
 from congreve.lake.export import Exporter
 from congreve.lake.table import TopicTable, open_catalog
 from congreve.lake.table_archive import TableArchive
@@ -19,13 +21,32 @@ BROKER = "broker-a"
 MIB = 1 << 20
 
 
+class Exported(ExportedQueues):
+    """Says that the table of a warehouse has the present queues."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self._warehouse = warehouse
+        self.known = True
+        self.deleted = False
+
+    def refresh(self) -> None:
+        """Nothing: it always knows."""
+
+    def table(self, topic: str) -> str | None:
+        return str(stores.table_of(self._warehouse).metadata.table_uuid) if self.known else None
+
+    def has(self, topic: str, queue_id: int) -> bool:
+        return not self.deleted
+
+
 class Lake:
     """A store, its table, and an archive that reads the table."""
 
     def __init__(self, root: Path) -> None:
         self._store, self._warehouse = root / "store", root / "lake"
         self._count = 0
-        self.archive = TableArchive({stores.TOPIC: self._table()}, BROKER)
+        self.exported = Exported(self._warehouse)
+        self.archive = TableArchive({stores.TOPIC: self._table()}, BROKER, self.exported)
 
     def _table(self) -> TopicTable:
         return TopicTable(open_catalog(str(self._warehouse)), "rocketmq.T", SCHEMA, "day")
@@ -36,6 +57,10 @@ class Lake:
             stores.put(writer, self._count, count)
         self._count += count
         Exporter(DurableTopic(self._store, stores.TOPIC, BROKER), self._table()).run()
+
+    def set_aside(self) -> None:
+        """Rename the table."""
+        self._table().set_aside("rocketmq.old")
 
     def find(
         self, key: str, begin: int, most: int = 9, nbytes: int = MIB, last: int | None = None
@@ -94,3 +119,30 @@ def test_the_newest_messages_of_all_queues_are_found(lake: Lake, exports: int) -
     size = len(lake.archive.record_at(lake.place(31)) or b"")
     assert lake.find("all", begin=8, nbytes=2 * size + 1) == newest[:3]
     assert lake.find("all", begin=8, most=0) == lake.find("all", begin=8, nbytes=-1) == []
+
+
+def test_messages_of_a_deleted_topic_are_not_those_of_the_next(lake: Lake) -> None:
+    assert lake.archive.read(stores.TOPIC, 0, 0, MIB) is not None
+    lake.exported.deleted = True
+    assert lake.archive.read(stores.TOPIC, 0, 0, MIB) is None
+    assert lake.archive.first_offset(stores.TOPIC, 0) is None
+    assert lake.archive.first_time(stores.TOPIC, 0) is None
+    assert lake.archive.offset_at(stores.TOPIC, 0, 0) is None
+    assert lake.archive.record_at(lake.place(3)) is None
+    assert lake.find("key-3", begin=2) == []
+
+
+def test_a_table_that_was_set_aside_is_not_read_on(lake: Lake) -> None:
+    found = lake.archive.read(stores.TOPIC, 0, 0, 1)
+    assert found is not None and found.stop == 1
+    lake.set_aside()
+    lake.export(8)
+    found = lake.archive.read(stores.TOPIC, 0, 1, 1)
+    assert found is not None and found.first == 1, "the new table has all messages again"
+    assert lake.archive.first_offset(stores.TOPIC, 0) == 0
+
+
+def test_reads_are_tried_again_until_it_is_known_what_tables_have(lake: Lake) -> None:
+    lake.exported.known = False
+    with pytest.raises(TableError, match="try again"):
+        lake.archive.read(stores.TOPIC, 0, 0, MIB)

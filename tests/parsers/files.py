@@ -209,10 +209,7 @@ def _store_files() -> Iterator[Parser]:
         "offsets of tables",
         ("engine/state/exported.py", "engine/state/sealed.py"),
         _in_file("exported.json", lambda path: ExportedFile(str(path.parent)).load()),
-        [
-            seal(b'{"T":{"table":"5f","queues":{"0":[7,4096]}}}').encode(),
-            seal(b'{"T":{"0":7}}').encode(),
-        ],
+        [seal(b'{"T":{"table":"5f","queues":{"0":[7,4096]}}}').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(
