@@ -247,7 +247,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
     first_frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
     frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
-    max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 512 << 20
+    max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 128 << 20
 
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
 

@@ -174,16 +174,18 @@ class MessagePaths:
 
     def _end_pull(self, protocol: FrameProtocol, frame: bytes, *, commits: bool = False) -> None:
         """Answer a pull that has waited in a lane, if it is still permitted."""
+        if not isinstance(protocol, Connection):
+            return
         if self._access is None:
-            protocol.take_frame(pull_for_now(frame, commits=commits))
-        elif isinstance(protocol, Connection):
+            protocol.take_late(pull_for_now(frame, commits=commits))
+        else:
             request = RemotingCommand.decode(frame)
             refusal = self._access.refusal(request, protocol)
             if refusal is not None:
                 protocol.send(refusal)
             else:
                 sign = self._access.sign_again
-                protocol.take_frame(pull_for_now(frame, sign, commits=commits))
+                protocol.take_late(pull_for_now(frame, sign, commits=commits))
 
     async def recheck_pulls(self, access: AccessControl) -> None:
         """Answer the waiting pulls that are not permitted any more."""

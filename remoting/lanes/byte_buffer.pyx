@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memmove
 
 cdef bint append_bytes(ByteBuffer *buffer, const uint8_t *data, int64_t length) noexcept nogil:
     cdef int64_t wanted
-    if buffer.at:
+    # A move of the content for each append would take a time that grows with the square.
+    if buffer.at * 2 >= buffer.used and buffer.used + length > buffer.size:
         buffer.used -= buffer.at
         memmove(buffer.data, buffer.data + buffer.at, buffer.used)
         buffer.at = 0

@@ -83,7 +83,7 @@ cdef class Lane:
     def __cinit__(self, listeners, LaneSink sink not None, *, double poll_s=0.0,
                   double idle_s=120.0, double first_frame_s=30.0, double frame_timeout_s=30.0,
                   double frame_bytes_per_s=32768, int64_t unfinished_max=256 << 20,
-                  int64_t entries_max=16384, int64_t entry_bytes_max=64 << 20,
+                  int64_t entries_max=16384, int64_t entry_bytes_max=32 << 20,
                   TlsSessions tls=None):
         self.sink = sink
         self.poll_ns = <int64_t> (poll_s * 1e9)

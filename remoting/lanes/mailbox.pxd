@@ -41,9 +41,12 @@ cdef class Mailbox:
     # the limits do not apply to `forced` entries, which are few and small.
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil
-    # Takes up to `most` entries, and returns their number. Sets `refused` if an entry was refused
-    # since the last call.
+    # Takes up to `most` entries, and none after TURN_BYTES; returns their number. Sets `refused` if
+    # an entry was refused since the last call.
     cdef int64_t take(self, MailboxEntry *entries, int64_t most, bint *refused) noexcept nogil
     # How many entries wait.
     cdef int64_t waiting(self) noexcept nogil
+    # Whether an entry that is not forced has room; notes that one was refused.
+    cdef bint has_room(self, int64_t size) noexcept nogil
+    cdef bint fits(self, int64_t size) noexcept nogil
     cdef bint grow(self) noexcept nogil

@@ -12,6 +12,7 @@ from congreve.remoting.lanes.byte_buffer cimport double_ring
 import os
 
 cdef int64_t FIRST_CAPACITY = 1024
+cdef int64_t TURN_BYTES = 1024 * 1024   # of entries, which one turn of the reader copies
 
 
 cdef int new_eventfd() except -1:
@@ -61,16 +62,15 @@ cdef class Mailbox:
         cdef bint fits
         entry.kind, entry.number, entry.connection = kind, number, connection
         entry.size, entry.data = size, NULL
+        if not forced and not self.has_room(size):  # before a copy of megabytes for nothing
+            return False
         if size:
             entry.data = <uint8_t *> malloc(size)
             if entry.data == NULL:
                 return False
             memcpy(entry.data, data, size)
         pthread_mutex_lock(&self.mutex)
-        # An empty mailbox takes an entry of any size.
-        fits = forced or self.count == 0 or (
-            self.count < self.count_max and self.bytes + size <= self.bytes_max
-        )
+        fits = forced or self.fits(size)
         if fits and (self.count < self.capacity or self.grow()):
             self.entries[(self.first + self.count) % self.capacity] = entry
             self.count += 1
@@ -89,9 +89,11 @@ cdef class Mailbox:
     cdef int64_t take(self, MailboxEntry *entries, int64_t most, bint *refused) noexcept nogil:
         cdef uint64_t value
         cdef int64_t taken = 0
+        cdef int64_t size = 0
         pthread_mutex_lock(&self.mutex)
-        while taken < most and self.count:
+        while taken < most and size < TURN_BYTES and self.count:
             entries[taken] = self.entries[self.first]
+            size += entries[taken].size
             self.bytes -= entries[taken].size
             self.first = (self.first + 1) % self.capacity
             self.count -= 1
@@ -102,6 +104,20 @@ cdef class Mailbox:
         refused[0], self.refused = self.refused, False
         pthread_mutex_unlock(&self.mutex)
         return taken
+
+    cdef bint has_room(self, int64_t size) noexcept nogil:
+        cdef bint found
+        pthread_mutex_lock(&self.mutex)
+        found = self.fits(size)
+        self.refused |= not found
+        pthread_mutex_unlock(&self.mutex)
+        return found
+
+    cdef bint fits(self, int64_t size) noexcept nogil:
+        # An empty mailbox takes an entry of any size.
+        return self.count == 0 or (
+            self.count < self.count_max and self.bytes + size <= self.bytes_max
+        )
 
     cdef int64_t waiting(self) noexcept nogil:
         cdef int64_t count

@@ -40,6 +40,7 @@ class LaneTransport(asyncio.Transport):
         self._number = number
         self._protocol: FrameProtocol | None = None
         self._held: deque[tuple[bytes, int]] = deque()  # frames that the lane sent before it paused
+        self._held_bytes = 0
         self._high_water = 0
         self._written = 0
         self._reading = True
@@ -59,6 +60,7 @@ class LaneTransport(asyncio.Transport):
             self._pass(frame, ordered)
         else:
             self._held.append((frame, ordered))
+            self._held_bytes += len(frame)
 
     def writable(self, now: bool) -> None:
         """Notify the protocol whether the peer reads."""
@@ -74,6 +76,7 @@ class LaneTransport(asyncio.Transport):
         """The lane has closed the connection."""
         self._closing = True
         self._held.clear()
+        self._held_bytes = 0
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(error)
@@ -87,6 +90,12 @@ class LaneTransport(asyncio.Transport):
                 self._lane.handled(self._number)
 
     # --- asyncio.Transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`held_bytes`: of frames that arrived before reading was paused."""
+        if name == "held_bytes":
+            return self._held_bytes
+        return super().get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -113,7 +122,9 @@ class LaneTransport(asyncio.Transport):
             return
         self._reading = True
         while self._held and self._reading:
-            self._pass(*self._held.popleft())
+            frame, ordered = self._held.popleft()
+            self._held_bytes -= len(frame)
+            self._pass(frame, ordered)
         if self._reading:
             self._lane.set_reading(self._number, True)
 

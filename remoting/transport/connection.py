@@ -6,7 +6,9 @@ only the response bit of the flag distinguishes an answer from a request.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, cast
 
@@ -36,6 +38,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     unanswered_requests: int = 256
     """Requests of the peer whose handlers run; beyond it reading pauses."""
+    unanswered_bytes: int = 4 * 1024 * 1024
+    """Bytes of their bodies; beyond it reading pauses."""
     awaited_answers: int = 65_535
     """Our requests that wait for an answer; one more raises TooManyRequestsError."""
     write_high_water: int = 1024 * 1024
@@ -47,6 +51,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     A connection that `on_open` refuses is closed at once.
     `before_request` may add ext fields to requests of this end (RocketMQ: RPCHook).
+    `note_kept` is called with the sizes of requests and answers that may stay in memory.
     """
 
     __slots__ = (
@@ -54,8 +59,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_before_request",
         "_close_callback",
         "_dispatcher",
+        "_kept_bytes",
+        "_late_frames",
         "_limits",
         "_loop",
+        "_note_kept",
         "_on_open",
         "_outgoing",
         "_pending",
@@ -63,7 +71,9 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_socket",
         "_tasks",
         "_transport",
+        "_work_bytes",
         "_writable",
+        "aborted",
         "closed",
         "idle_scans",
         "listener",
@@ -82,6 +92,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         on_open: "Callable[[Connection], bool]" = lambda _: True,
         poll: BusyPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
+        note_kept: Callable[[int], None] = lambda _: None,
     ) -> None:
         super().__init__(sink, read_buffer, poll)
         self._dispatcher = dispatcher
@@ -89,9 +100,13 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._close_callback = on_close
         self._on_open = on_open
         self._before_request = before_request
+        self._note_kept = note_kept
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._work_bytes = 0  # of requests whose handlers run
+        self._kept_bytes = 0  # of answers and frames that wait until the peer reads
+        self._late_frames: deque[bytes] = deque()
         self._pending = PendingRequests(limits.awaited_answers, self._loop)
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
@@ -99,6 +114,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._socket = -1
         self.idle_scans = 0
         self.closed = False
+        self.aborted = False
         self.listener = ""
         """The name of the listener that has accepted it; empty: the main one."""
         self.peer: tuple[str, int] = ("unknown", 0)
@@ -140,6 +156,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.closed = True
         self.drop_stash()
         self._outgoing.clear()
+        self._keep_late(-sum(map(len, self._late_frames)))
+        self._late_frames.clear()
         self._pending.fail_all(str(exc or "the connection ended"))
         if self._writable is not None:
             self._writable.set()
@@ -153,14 +171,23 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
+        while self._late_frames and self._writable is None:
+            frame = self._late_frames.popleft()
+            self._keep_late(-len(frame))
+            self.take_frame(frame)
         self._resume_reading()
 
     # --- reading
 
     @property
     def unread(self) -> int:
-        """Bytes that wait until the peer reads them."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        """Bytes that wait until the peer reads, and those of its requests at work or behind."""
+        if self.aborted:
+            return 0  # they are dropped in one of the next turns
+        kept, transport = self._kept_bytes + self._work_bytes, self._transport
+        if transport is not None:
+            kept += transport.get_write_buffer_size() + transport.get_extra_info("held_bytes", 0)
+        return kept
 
     def on_unframeable(self, error: FrameError) -> None:
         """Close this connection, and no other."""
@@ -194,7 +221,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             return
         if self._rest_timer is not None:
             return
-        if not self.reading_paused or len(self._tasks) * 2 > self._limits.unanswered_requests:
+        limits = self._limits
+        if not self.reading_paused or len(self._tasks) * 2 > limits.unanswered_requests:
+            return
+        if self._work_bytes * 2 > limits.unanswered_bytes:
             return
         self.reading_paused = False
         self.read_stash()
@@ -212,17 +242,32 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             return
         work = self._dispatcher.serve(command, self)
         if work is not None:
-            self._run(work)
+            self._run(work, len(command.body))
 
-    def _run(self, work: Coroutine[object, object, None]) -> None:
+    def take_late(self, frame: bytes) -> None:
+        """Take a whole frame that waited elsewhere, when the peer reads."""
+        if self._writable is None:
+            self.take_frame(frame)
+        elif not self.closed:
+            self._late_frames.append(frame)
+            self._keep_late(len(frame))
+
+    def _run(self, work: Coroutine[object, object, None], size: int) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._served)
-        if len(self._tasks) >= self._limits.unanswered_requests:
+        self._work_bytes += size
+        self._note_kept(size)
+        task.add_done_callback(partial(self._served, size))
+        limits = self._limits
+        if (
+            len(self._tasks) >= limits.unanswered_requests
+            or self._work_bytes >= limits.unanswered_bytes
+        ):
             self._pause_reading()
 
-    def _served(self, task: asyncio.Task[None]) -> None:
+    def _served(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._work_bytes -= size
         self._resume_reading()
 
     # --- writing
@@ -234,6 +279,21 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         else:
             self.write(command.encode())
 
+    async def send_when_read(self, command: RemotingCommand) -> None:
+        """Send a command when the peer has read most of what it was sent. Raises FrameError."""
+        if self._writable is not None:
+            self._keep_late(len(command.body))
+            try:
+                while self._writable is not None and not self.closed:
+                    await self._writable.wait()
+            finally:
+                self._keep_late(-len(command.body))
+        self.send(command)
+
+    def _keep_late(self, size: int) -> None:
+        self._kept_bytes += size
+        self._note_kept(max(size, 0))
+
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """Send bytes of whole frames; a closed connection drops them."""
         if not self.closed and self._transport is not None:
@@ -241,6 +301,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             if self._outgoing:
                 self._flush()
             self._transport.write(data)
+            self._note_kept(len(data))
 
     def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         """Send bytes of whole frames, in pieces; a closed connection drops them."""
@@ -248,7 +309,9 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self.active = True
             if self._outgoing:
                 self._flush()
+            pieces = list(pieces)
             self._transport.writelines(pieces)
+            self._note_kept(sum(map(len, pieces)))
 
     def idle_socket(self) -> int:
         """The socket's descriptor, for direct writes of whole frames; -1 where none is possible.
@@ -355,6 +418,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once; a transport that comes later is closed, too."""
+        self.aborted = True
         if self._transport is None:
             # asyncio gives none to a connection that it accepted when its server closed.
             self.connection_lost(None)

@@ -57,7 +57,10 @@ class Dispatcher:
         self, request: RemotingCommand, answer: Awaitable[Answer], connection: "Connection"
     ) -> None:
         try:
-            self._answer(request, await answer, connection)
+            found = await answer
+            if found is not None and not request.is_oneway:
+                # Hundreds of handlers may end at a time: their answers wait for the peer.
+                await connection.send_when_read(found)
         except CongreveError as error:
             self._refuse(request, error, connection)
         except Exception as error:

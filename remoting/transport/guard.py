@@ -39,8 +39,8 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Open connections from one address at most; 0: no limit."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of memory for incomplete frames."""
-    unread_bytes: int = 512 * 1024 * 1024
-    """Bytes of answers that peers have not read yet."""
+    unread_bytes: int = 128 * 1024 * 1024
+    """Bytes of answers that peers have not read yet, and of requests at work or behind them."""
     first_frame_timeout_s: float = 30.0
     """Seconds from the opening of a connection in which its first frame must be complete."""
     frame_timeout_s: float = 30.0
@@ -71,6 +71,7 @@ class ConnectionGuard:
         self.refused_count = 0
         self.unread_cut_count = 0
         self.unread = 0
+        self._kept_since = 0  # bytes that may have been added since `unread` was counted
         self.read_buffer = ReadBuffer(
             read_buffer, stashed_max=self.limits.unfinished_bytes, clock=clock
         )
@@ -159,8 +160,19 @@ class ConnectionGuard:
         limits = self.limits
         self.read_buffer.cut_late(limits.frame_timeout_s, limits.frame_bytes_per_s)
         self._cut_silent(now)
+        self._bound_unread()
+
+    def note_kept(self, size: int) -> None:
+        """Note that so many bytes may stay in memory; count the sum if it may be large."""
+        self._kept_since += size
+        limit = self.limits.unread_bytes
+        if self._kept_since > limit // 16 and self.unread + self._kept_since > limit // 2:
+            self._bound_unread()
+
+    def _bound_unread(self) -> None:
+        self._kept_since = 0
         self.unread = sum(connection.unread for connection in self.connections)
-        if self.unread > limits.unread_bytes:
+        if self.unread > self.limits.unread_bytes:
             self._shed_unread()
 
     def _cut_silent(self, now: float) -> None:

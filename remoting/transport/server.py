@@ -269,6 +269,7 @@ class RemotingServer:
             on_open=self.guard.admits_from,
             on_close=self._closed,
             poll=self._poll,
+            note_kept=self.guard.note_kept,
         )
         connection.listener = listener
         self.connections.add(connection)

@@ -118,6 +118,22 @@ def test_a_turn_of_the_loop_takes_few_of_many_frames() -> None:
         assert max(turns) <= 32
 
 
+def test_a_turn_of_the_loop_takes_few_bytes_of_large_frames() -> None:
+    frame = RemotingCommand(code=1, body=bytes(MIB)).encode()
+    many = 12
+    with lane() as peers, peers.connect() as peer:
+        peers.wait(lambda: peers.of_kind(Kind.OPENED))
+        peer.sendall(frame * many)
+        turns: list[int] = []
+
+        def take() -> bool:
+            turns.append(len(peers.handle.take_entries()))
+            return sum(turns) == many
+
+        peers.wait(take)
+        assert max(turns) == 1
+
+
 def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
     with lane() as peers:
         with peers.connect():

@@ -357,6 +357,21 @@ def test_unread_answers_of_all_connections_are_bounded(run, caplog):
     assert len(caplog.records) == 1
 
 
+def test_unread_answers_are_bounded_between_two_looks(run):
+    async def scenario():
+        guard = ConnectionGuard(SharedLimits(unread_bytes=12 * MIB), clock=Clock())
+        guard.enforce_limits()  # and not again: the clock has one time
+        limits = ServerLimits(connection=ConnectionLimits(write_high_water=8 * MIB))
+        async with serving(guard, limits=limits) as server, contextlib.AsyncExitStack() as stack:
+            for _ in range(8):
+                peer = await stack.enter_async_context(Peer(server))
+                await peer.send(request(LARGE) * 20)
+            await until(lambda: guard.counts()["cutUnreadAnswers"] >= 5)
+            assert sum(connection.unread for connection in server.connections) <= 13 * MIB
+
+    run(scenario())
+
+
 def test_a_limited_log_counts_the_lines_that_it_omits(caplog):
     clock = Clock()
     log = LimitedLog(logging.getLogger("limited"), 10, clock)

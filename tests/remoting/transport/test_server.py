@@ -277,6 +277,78 @@ def test_reading_pauses_while_the_peer_does_not_read(run):
     run(scenario())
 
 
+def test_answers_of_handlers_at_work_wait_until_the_peer_reads(run):
+    async def scenario():
+        started = 0
+        gate = asyncio.Event()
+
+        async def large(request, connection):
+            nonlocal started
+            started += 1
+            await gate.wait()
+            return request.reply(0, body=bytes(1 << 20))
+
+        async with serving({1: large}) as server, peer(server) as (reader, writer):
+            reader._transport.pause_reading()
+            writer.write(b"".join(request(1, i) for i in range(100)))
+            while started < 100:
+                await asyncio.sleep(0)
+            gate.set()
+            await asyncio.sleep(0.1)
+            (connection,) = server.connections
+            # One answer beyond the limit of 1 MiB; the others wait, and count.
+            assert connection._transport.get_write_buffer_size() < 3 << 20
+            assert connection.unread > 80 << 20
+            reader._transport.resume_reading()
+            assert {(await receive(reader)).opaque for _ in range(100)} == set(range(100))
+
+    run(scenario())
+
+
+def test_reading_pauses_while_requests_at_work_take_many_bytes(run):
+    async def scenario():
+        started = 0
+        gate = asyncio.Event()
+
+        async def wait(request, connection):
+            nonlocal started
+            started += 1
+            await gate.wait()
+            return request.reply(0)
+
+        limits = ServerLimits(connection=ConnectionLimits(unanswered_bytes=400_000))
+        async with serving({1: wait}, limits=limits) as server, peer(server) as (reader, writer):
+            writer.write(b"".join(request(1, i, body=bytes(100_000)) for i in range(40)))
+            while started < 4:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+            assert started == 4
+            gate.set()
+            assert {(await receive(reader)).opaque for _ in range(40)} == set(range(40))
+
+    run(scenario())
+
+
+def test_a_frame_that_waited_elsewhere_is_served_when_the_peer_reads(run):
+    async def scenario():
+        large = lambda request, connection: request.reply(0, body=bytes(8 << 20))  # noqa: E731
+        async with serving({1: large}) as server, peer(server) as (reader, writer):
+            reader._transport.pause_reading()
+            writer.write(request(1, 0))
+            while not server.connections:
+                await asyncio.sleep(0)
+            (connection,) = server.connections
+            while connection.is_writable:
+                await asyncio.sleep(0)
+            unread = connection.unread
+            connection.take_late(request(1, 1))
+            assert connection.unread == unread + len(request(1, 1))
+            reader._transport.resume_reading()
+            assert [(await receive(reader)).opaque for _ in range(2)] == [0, 1]
+
+    run(scenario())
+
+
 def test_a_server_sends_requests_to_its_client_with_its_own_opaques(run):
     async def scenario():
         answers = asyncio.Queue()
