@@ -26,6 +26,7 @@ class LeaseLostError(CoordinatorError):
 class Master(msgspec.Struct, frozen=True, rename="camel"):
     """The holder of the lease; both addresses are `ip:port`.
 
+    `asks_store` says that slaves name their stores to it, which earlier versions do not expect.
     RocketMQ: the master of a broker name in the controller's ReplicasInfoManager.
     """
 
@@ -33,6 +34,7 @@ class Master(msgspec.Struct, frozen=True, rename="camel"):
     epoch: int
     address: str
     ha_address: str
+    asks_store: bool = False
 
 
 class ElectRequest(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,6 +61,18 @@ class LogEnd(msgspec.Struct, frozen=True):
     end: int
 
 
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another store that runs with a member's number.
+
+    The master gives it the number if it is empty and the number's own store is not connected, or
+    if an operator says so, whose name is `by`.
+    """
+
+    store: str
+    is_empty: bool
+    by: str = ""
+
+
 class Seat(msgspec.Struct, frozen=True, omit_defaults=True):
     """A member's number: the id of the store that has it, and its log's end while it waits.
 
@@ -67,6 +81,7 @@ class Seat(msgspec.Struct, frozen=True, omit_defaults=True):
 
     store: str
     log_end: LogEnd | None = None
+    claim: Claim | None = None
 
 
 class GroupState(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from congreve.broker.election.coordinator import (
     LeaseLostError,
     Master,
     OutcomeUnknownError,
+    Seat,
     StateChangedError,
 )
 from congreve.broker.election.coordinators import check_member, coordinator_of
@@ -37,7 +38,7 @@ from congreve.broker.election.member import (
     Wait,
 )
 from congreve.broker.election.replication import ElectionReplication, Role
-from congreve.broker.election.requests import note_request
+from congreve.broker.election.requests import note_replacement, note_request
 from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.errors import StoreError
@@ -410,6 +411,7 @@ class ElectedBroker(Lifecycle):
                 self._member.end_term()
                 self._changed.set()
                 continue
+            await self._give_seats(fence)
             members = fence.proposal()
             if members is None:
                 continue
@@ -421,6 +423,30 @@ class ElectedBroker(Lifecycle):
                 await self._settle(fence.term.master, members)
             except CoordinatorError as error:
                 self._log.warning("the in-sync set is not changed yet: %s", error)
+
+    async def _give_seats(self, fence: Fence) -> None:
+        """Give members' numbers to other stores that run with them, where nothing is lost."""
+        state = self._state
+        if state is None or state.master != fence.term.master:
+            return
+        fence.note_owners({number: seat.store for number, seat in state.seats.items()})
+        for number, seat in state.seats.items():
+            claim = seat.claim
+            if claim is None or number == self.config.broker_id:
+                continue
+            if not (claim.is_empty or claim.by):
+                continue
+            if not fence.vacate(number, claim.store, connected_too=bool(claim.by)):
+                continue
+            try:
+                self._state = await self._coordinator.note(state, number, Seat(claim.store))
+            except CoordinatorError as error:
+                self._log.warning("member %d does not get its number yet: %s", number, error)
+            else:
+                logger.warning("member %d is the store %s from now on", number, claim.store)
+                if claim.by:
+                    note_replacement(self.config, number, claim)
+            return
 
     async def _settle(self, master: Master, members: frozenset[int]) -> None:
         """An earlier attempt to change the set succeeded, or the term is over."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from congreve.broker.election.coordinator import GroupState
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
+from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 
@@ -35,6 +36,7 @@ class Fence:
         self._now = now
         self._lock = threading.Lock()
         self._connections: dict[int, object] = {}
+        self._owners: dict[int, str] = {}  # the stores of the numbers
         self._alone = False
         self._settles = False
         self._closed = False
@@ -59,9 +61,18 @@ class Fence:
 
     # --- slaves, on the thread of the HA port
 
-    def connected(self, member: int, connection: object) -> None:
-        """A slave has connected; its older connection no longer counts."""
+    def connected(self, member: int, connection: object, store: str = "") -> None:
+        """A slave has connected; its older connection no longer counts.
+
+        `store` is the id of its store, empty for an earlier version's. Raises ReplicationError if
+        the number belongs to another store.
+        """
         with self._lock:
+            owner = self._owners.get(member)
+            if store and owner is not None and owner != store:
+                raise ReplicationError(
+                    f"the store {store} connects as member {member}, which is the store {owner}"
+                )
             self._connections[member] = connection
             self.term.connected(member, self._now())
             self._publish()
@@ -86,6 +97,25 @@ class Fence:
                 del self._connections[member]
                 self.term.disconnected(member)
                 self._publish()
+
+    def note_owners(self, owners: dict[int, str]) -> None:
+        """The coordination service has given the numbers to these stores."""
+        with self._lock:
+            self._owners = owners
+
+    def vacate(self, member: int, store: str, *, connected_too: bool) -> bool:
+        """Prepare to give a number to this store; whether nothing depends on its last one now.
+
+        It stays with a slave that is connected, unless `connected_too`.
+        """
+        with self._lock:
+            if member in self._connections and not connected_too:
+                return False
+            self._owners[member] = store
+            self._connections.pop(member, None)
+            self.term.vacate(member)
+            self._publish()
+            return member not in self.term.required
 
     def admits(self, member: int) -> bool:
         """Whether the slave may get parts of the log."""

@@ -3,6 +3,8 @@
 All numbers are big endian. Each frame begins with the sender's state: HANDSHAKE, then TRANSFER. The
 slave sends a handshake (16 bytes) and then reports (12 bytes), the master its epochs (20 bytes and
 12 for each epoch) and then transfers (36 bytes and a part of the log, which belongs to one epoch).
+To a master that asks for it, a slave first sends the id of its store (20 bytes): RocketMQ has no
+such frame.
 """
 
 import struct
@@ -14,6 +16,8 @@ from congreve.engine.state.epochs import Epoch, Epochs
 
 HANDSHAKE, TRANSFER = 1, 2
 """RocketMQ: HAConnectionState."""
+STORE = 3
+"""The state in which a slave says which store it has."""
 EPOCHS_MAX = 1_000
 """Epochs that a handshake may list: RocketMQ's buffer takes no more."""
 DATA_MAX = 4 << 20
@@ -21,6 +25,7 @@ DATA_MAX = 4 << 20
 
 _STATE = struct.Struct(">i")
 _SLAVE_HANDSHAKE = struct.Struct(">ihhq")
+_STORE = struct.Struct(">i16s")
 _REPORT = struct.Struct(">iq")
 _MASTER_HANDSHAKE = struct.Struct(">iiqi")
 _EPOCH = struct.Struct(">iq")
@@ -32,8 +37,18 @@ class FrameError(BrokerError):
     """The peer sent bytes that are not a frame of AutoSwitch replication."""
 
 
+class StoreName(NamedTuple):
+    """What a slave sends before its handshake: its store's id, 32 hexadecimal digits."""
+
+    store: str
+
+    def encode(self) -> bytes:
+        """The frame."""
+        return _STORE.pack(STORE, bytes.fromhex(self.store))
+
+
 class SlaveHandshake(NamedTuple):
-    """The first frame of a slave (RocketMQ: AutoSwitchHAClient's handshake header)."""
+    """The first frame of RocketMQ's slave (RocketMQ: AutoSwitchHAClient's handshake header)."""
 
     member: int
     from_last_file: bool = False
@@ -88,12 +103,18 @@ class Transfer(NamedTuple):
         return _TRANSFER.pack(TRANSFER, self.size, self.offset, *self.epoch, self.confirmed)
 
 
-def from_slave(data: bytes | bytearray | memoryview) -> tuple[SlaveHandshake | Report, int] | None:
+SlaveFrame = StoreName | SlaveHandshake | Report
+
+
+def from_slave(data: bytes | bytearray | memoryview) -> tuple[SlaveFrame, int] | None:
     """The first frame of a slave's bytes, and its length; None while it is not complete.
 
     Raises FrameError.
     """
-    state = _state_of(data)
+    state = _state_of(data, (STORE, HANDSHAKE, TRANSFER))
+    if state == STORE and len(data) >= _STORE.size:
+        _, store = _STORE.unpack_from(data)
+        return StoreName(store.hex()), _STORE.size
     if state == HANDSHAKE and len(data) >= _SLAVE_HANDSHAKE.size:
         _, from_last, learner, member = _SLAVE_HANDSHAKE.unpack_from(data)
         return SlaveHandshake(member, from_last == 1, learner == 1), _SLAVE_HANDSHAKE.size
@@ -112,7 +133,7 @@ def from_master(
 
     None while it is not complete. Raises FrameError.
     """
-    state = _state_of(data)
+    state = _state_of(data, (HANDSHAKE, TRANSFER))
     if state == HANDSHAKE and len(data) >= _MASTER_HANDSHAKE.size:
         _, size, log_end, epoch = _MASTER_HANDSHAKE.unpack_from(data)
         if size % _EPOCH.size or not 0 <= size <= EPOCHS_MAX * _EPOCH.size or log_end < 0:
@@ -137,10 +158,10 @@ def from_master(
     return None
 
 
-def _state_of(data: bytes | bytearray | memoryview) -> int | None:
+def _state_of(data: bytes | bytearray | memoryview, known: tuple[int, ...]) -> int | None:
     if len(data) < _STATE.size:
         return None
     (state,) = _STATE.unpack_from(data)
-    if state not in (HANDSHAKE, TRANSFER):
-        raise FrameError(f"state {state} is neither {HANDSHAKE} nor {TRANSFER}")
+    if state not in known:
+        raise FrameError(f"state {state} is none of {known}")
     return int(state)

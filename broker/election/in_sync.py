@@ -121,6 +121,12 @@ class InSyncSet:
             self._slaves[member].connected = False
             self._forget_others()
 
+    def vacate(self, member: int) -> None:
+        """The member's number gets another store: it leaves the set, whatever it has."""
+        if (slave := self._slaves.get(member)) is not None:
+            slave.connected, slave.lost = False, True
+        self._joining.discard(member)
+
     def _forget_others(self) -> None:
         """Forget slaves that are away and not in the set: any number may have connected once."""
         self._slaves = {
@@ -174,9 +180,11 @@ class InSyncSet:
         """Whether a slave lost its log, or something waits for one that is away or far behind."""
         slave = self._slaves.get(member)
         since = self.lacks_since(member)
+        if slave is not None and slave.lost:
+            return True
         if slave is None or not slave.connected:
             return self._offset(member) < own_end or since is not None
-        if slave.lost or (since is not None and now - since > self._max_lag_s):
+        if since is not None and now - since > self._max_lag_s:
             return True
         if slave.offset >= own_end:
             slave.caught_up_at = now

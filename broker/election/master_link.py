@@ -13,6 +13,7 @@ from congreve.broker.election.frames import (
     MasterHandshake,
     Report,
     SlaveHandshake,
+    StoreName,
     Transfer,
     from_master,
 )
@@ -100,6 +101,7 @@ class ElectedSlave(Slave):
     `diverged` gets the offset up to which the logs are the same, if this one is longer: the store
     has to be cut there, which this object cannot do while the store is open. `copy_tables` copies
     the master's offsets, topics and groups first, so that every member of the in-sync set has them.
+    `names_store` says whether the master expects the id of this store.
     (RocketMQ: AutoSwitchHAClient.doTruncate.)
     """
 
@@ -117,8 +119,10 @@ class ElectedSlave(Slave):
         complete: CompleteLog,
         diverged: Callable[[int], None],
         copy_tables: Callable[[], Awaitable[bool]],
+        names_store: Callable[[], bool],
     ) -> None:
         self._member = member
+        self._names_store = names_store
         self._epochs = epochs
         self._complete = complete
         self._diverged = diverged
@@ -161,7 +165,8 @@ class ElectedSlave(Slave):
 
     async def _shake_hands(self, peer: socket.socket) -> MasterHandshake:
         loop = asyncio.get_running_loop()
-        await loop.sock_sendall(peer, SlaveHandshake(self._member).encode())
+        store = StoreName(self._store.identity).encode() if self._names_store() else b""
+        await loop.sock_sendall(peer, store + SlaveHandshake(self._member).encode())
         received = b""
         while len(received) < HANDSHAKE_MAX:
             data = await loop.sock_recv(peer, HANDSHAKE_MAX)

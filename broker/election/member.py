@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from congreve.broker.election.coordinator import GroupState, LogEnd, Master, Seat
+import msgspec
+
+from congreve.broker.election.coordinator import (
+    Claim,
+    GroupState,
+    LogEnd,
+    Master,
+    Seat,
+)
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 
@@ -80,8 +88,9 @@ class ElectionMember:
         self.term: InSyncSet | None = None
         """This member's term; None unless it is the master."""
         self._candidate: Callable[[int], Master] = lambda epoch: Master(
-            member, epoch, address, ha_address
+            member, epoch, address, ha_address, asks_store=True
         )
+        self._has_claimed = False
         self._seen_free: GroupState | None = None  # without a master, and since when
         self._free_since = 0.0
 
@@ -91,6 +100,11 @@ class ElectionMember:
             if state.master == self.term.master and self.lease.held:
                 return Release() if self._is_to_leave(state) else Lead()
             self.end_term()
+        seat = state.seats.get(self.member)
+        if seat is None:
+            return Note(state, Seat(known.store))
+        if seat.store != known.store:
+            return self._claim(state, seat, known)
         if state.master is not None:
             if state.master.member == self.member:
                 return Release()
@@ -98,10 +112,7 @@ class ElectionMember:
                 return Wait(_NOT_OF_THE_GROUP)
             if known.newest_epoch > state.epoch:
                 return Wait(_lost_state(state, known))
-            mine = Seat(known.store)
-            if state.seats.get(self.member) != mine:
-                return Note(state, mine)
-            return Follow(state.master)
+            return self._seated(state, seat, None) or Follow(state.master)
         if self._is_asked_unclean(state):
             # Unreachable members may have later epochs than the coordination service.
             newest = max(state.epoch, known.newest_epoch, known.claimed)
@@ -114,21 +125,46 @@ class ElectionMember:
         if known.newest_epoch > state.epoch:
             return Wait(_lost_state(state, known))
         if state.epoch:
-            obstacle = self._obstacle(state, known)
+            obstacle = self._obstacle(state, seat, known)
             if obstacle is not None:
                 return obstacle
         if self._lets_another_go_first(state):
             return Wait("an operator wants another member as master")
         return Elect(state, self._candidate(state.epoch + 1))
 
-    def _obstacle(self, state: GroupState, known: Knowledge) -> Note | Wait | None:
+    def _claim(self, state: GroupState, seat: Seat, known: Knowledge) -> Note | Wait:
+        """Ask for the number of this member, which another store has, once in its life."""
+        if self._is_asked_unclean(state) and state.master is None:
+            return Note(state, Seat(known.store))
+        claim = Claim(known.store, is_empty=not known.has_messages)
+        is_noted = seat.claim is not None and seat.claim.store == known.store
+        if seat.claim is None or not (is_noted or self._has_claimed):
+            self._has_claimed = True
+            return Note(state, msgspec.structs.replace(seat, claim=claim))
+        cure = (
+            "it gets the number when the other one is not connected to a master"
+            if claim.is_empty
+            else "give this member a brokerId of its own, an empty store, or the number by"
+            f" `congreve election replace --broker-id {self.member}`"
+        )
+        return Wait(
+            f"brokerId {self.member} belongs to the store {seat.store}, this one is"
+            f" {known.store}: {cure}"
+        )
+
+    def _seated(self, state: GroupState, seat: Seat, log_end: LogEnd | None) -> Note | None:
+        """The change of this member's seat that is due."""
+        wanted = msgspec.structs.replace(seat, log_end=log_end)
+        return None if seat == wanted else Note(state, wanted)
+
+    def _obstacle(self, state: GroupState, seat: Seat, known: Knowledge) -> Note | Wait | None:
         """What a member of the in-sync set has to do before it can be elected; None: nothing."""
         is_complete = known.is_whole or known.admitted_in == state.epoch
         if is_complete or state.in_sync == {self.member} or known.newest_epoch < 0:
             return None if self._has_epoch(state, known) else Wait(_other_store(state, known))
-        mine = Seat(known.store, LogEnd(state.epoch, known.newest_epoch, known.end))
-        if state.seats.get(self.member) != mine:
-            return Note(state, mine)
+        mine = LogEnd(state.epoch, known.newest_epoch, known.end)
+        if (change := self._seated(state, seat, mine)) is not None:
+            return change
         ends = {
             member: seat.log_end
             for member, seat in state.seats.items()

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from congreve.broker.election.coordinator import (
     Coordinator,
     ElectRequest,
@@ -70,6 +72,39 @@ class Operator:
         """
         state = await self._without_master()
         return await self._ask(state, ElectRequest(member, self._by, unclean=True))
+
+    async def replace(self, member: int) -> str:
+        """Give a member's number to the other store that runs with it; returns that store's id.
+
+        The member leaves the in-sync set, and its last store is a member no more. Raises
+        OperatorError, CoordinatorError.
+        """
+        state = await self._coordinator.read()
+        if state.master is None:
+            raise OperatorError(
+                "the group has no master, which would let the member leave the in-sync set first"
+            )
+        if state.master.member == member:
+            raise OperatorError(f"member {member} is the master: use `transfer` first")
+        seat = state.seats.get(member)
+        if seat is None or seat.claim is None:
+            raise OperatorError(
+                f"no other store runs with brokerId {member}: start the one that shall have it"
+            )
+        wanted = seat.claim.store
+        claim = msgspec.structs.replace(seat.claim, by=self._by)
+        state = await self._coordinator.note(
+            state, member, msgspec.structs.replace(seat, claim=claim)
+        )
+        until = self._now() + self._timeout_s
+        while (left := until - self._now()) > 0:
+            if state.seats[member].store == wanted:
+                return wanted
+            state = await self._coordinator.changed(state, left)
+        raise OperatorError(
+            f"the master has not given the number {member} to the store {wanted} in"
+            f" {self._timeout_s:g} s: its log says why"
+        )
 
     async def _without_master(self) -> GroupState:
         state = await self._coordinator.read()

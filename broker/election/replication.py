@@ -192,4 +192,5 @@ class ElectionReplication(Replication):
             complete=self._role.complete,
             diverged=self._role.diverged,
             copy_tables=self.copy_tables,
+            names_store=lambda: self._elected is not None and self._elected.asks_store,
         )

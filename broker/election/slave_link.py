@@ -6,8 +6,9 @@ from congreve.broker.election.fence import Fence
 from congreve.broker.election.frames import (
     FrameError,
     MasterHandshake,
-    Report,
+    SlaveFrame,
     SlaveHandshake,
+    StoreName,
     Transfer,
     from_slave,
 )
@@ -50,6 +51,7 @@ class AutoSwitchConnection(SlaveConnection):
         self._received = bytearray()
         self._greeted = False
         self._learns = False
+        self._store_name = ""  # of the slave, unless its version is an earlier one
 
     def read(self, now: float) -> bool:
         """Read frames; False when the slave has closed the connection.
@@ -79,7 +81,12 @@ class AutoSwitchConnection(SlaveConnection):
             raise ReplicationError(f"slave {self.address}: {error}") from error
         return True
 
-    def _take(self, frame: SlaveHandshake | Report) -> None:
+    def _take(self, frame: SlaveFrame) -> None:
+        if isinstance(frame, StoreName):
+            if self._store_name or self.member is not None:
+                raise ReplicationError(f"slave {self.address} names its store too late or twice")
+            self._store_name = frame.store
+            return
         if isinstance(frame, SlaveHandshake):
             if self.member is not None:
                 raise ReplicationError(f"slave {self.address} sends a second handshake")
@@ -91,7 +98,7 @@ class AutoSwitchConnection(SlaveConnection):
             self.member = frame.member
             self._learns = frame.learner
             if not self._learns:
-                self._fence.connected(frame.member, self)
+                self._fence.connected(frame.member, self, self._store_name)
             handshake = MasterHandshake(self.log.max_offset, self._epochs.newest, self._epochs)
             self.put(handshake.encode())
             return

@@ -17,7 +17,7 @@ from congreve.console.report import access_option, connection, output_option, sh
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
-    from congreve.broker.election.coordinator import GroupState
+    from congreve.broker.election.coordinator import GroupState, Master, Seat
     from congreve.broker.election.operator import Operator
     from congreve.remoting.messages.admin_bodies import EpochEntryCache, HARuntimeInfo
 
@@ -106,6 +106,32 @@ def elect(
     _run(config, timeout, lambda operator: operator.elect_unclean(broker_id))
 
 
+@election.command(help="Give a member's number to another store that runs with it.")
+@click.option("--broker-id", type=click.IntRange(1), required=True, help="The number.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@timeout_option
+@config_options
+def replace(
+    broker_id: int,
+    yes: bool,
+    timeout: float,
+    config_file: Path | None,
+    namesrv_addr: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """The last store of the number is no member any more; the group loses nothing."""
+    config = read_config(config_file, namesrv_addr, settings)
+    if not yes:
+        click.confirm(
+            f"Let the store that waits be member {broker_id}? The other one with this number is"
+            " none any more",
+            abort=True,
+            err=True,
+        )
+    store = _with_operator(config, timeout, lambda operator: operator.replace(broker_id))
+    click.echo(f"member {broker_id} of {config.broker_name} is the store {store} from now on")
+
+
 def _warning(
     config: BrokerConfig, state: GroupState, rows: list[dict[str, Any]], member: int
 ) -> str:
@@ -124,11 +150,23 @@ def _warning(
     )
 
 
-def _run(config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Awaitable[Any]]) -> None:
+def _run(
+    config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Awaitable[Master]]
+) -> None:
+    master = _with_operator(config, timeout_s, ask)
+    click.echo(
+        f"member {master.member} is the master of {config.broker_name} in epoch"
+        f" {master.epoch}, at {master.address}"
+    )
+
+
+def _with_operator(
+    config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Awaitable[T]]
+) -> T:
     from congreve.broker.election.coordinators import coordinator_of
     from congreve.broker.election.operator import Operator
 
-    async def run() -> None:
+    async def run() -> T:
         coordinator = coordinator_of(config)
         operator = Operator(
             coordinator,
@@ -137,15 +175,11 @@ def _run(config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Await
             timeout_s=timeout_s,
         )
         try:
-            master = await ask(operator)
+            return await ask(operator)
         finally:
             await coordinator.close()
-        click.echo(
-            f"member {master.member} is the master of {config.broker_name} in epoch"
-            f" {master.epoch}, at {master.address}"
-        )
 
-    asyncio.run(run())
+    return asyncio.run(run())
 
 
 async def _members(
@@ -175,8 +209,25 @@ async def _members(
         lags = await _answer(reports[leader].ha_status) if leader in reports else None
     return state, [
         _row(number, addresses.get(number, ""), state, epochs.get(number), lags)
-        for number in sorted(addresses.keys() | state.in_sync)
+        for number in sorted(addresses.keys() | state.in_sync | _waiting(state))
     ]
+
+
+def _waiting(state: GroupState) -> set[int]:
+    """The numbers with which a store runs that waits."""
+    return {number for number, seat in state.seats.items() if _why(state, seat)}
+
+
+def _why(state: GroupState, seat: Seat | None) -> str:
+    """What a member's store waits for; nothing for most."""
+    if seat is None:
+        return ""
+    if seat.claim is not None:
+        kind = "the empty store" if seat.claim.is_empty else "the store"
+        return f"{kind} {seat.claim.store} wants the number of {seat.store}"
+    if state.master is None and seat.log_end is not None and seat.log_end.waits_in == state.epoch:
+        return f"stopped uncleanly, log end {seat.log_end.end}: for all of the in-sync set"
+    return ""
 
 
 async def _answer(ask: Callable[[], Awaitable[T]]) -> T | None:
@@ -209,4 +260,5 @@ def _row(
         "lag ms": 0 if leads else "" if mine is None else mine.lag_millis,
         "in sync": number in state.in_sync,
         "lease ms": lags.lease_millis if leads and lags is not None else "",
+        "waits": _why(state, state.seats.get(number)),
     }

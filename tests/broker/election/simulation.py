@@ -286,6 +286,8 @@ class Group:
         term = node.term
         if not node.up or node.waiting or term is None:
             return
+        if self._give_seat(node, term):
+            return
         members = term.proposed or term.wanted(len(node.log), self.time)
         if members is None:
             return
@@ -307,6 +309,23 @@ class Group:
 
         change = partial(self.service.change_set, term.master, seen, members)
         self._send(node, change, changed, members)
+
+    def _give_seat(self, node: Node, term: InSyncSet) -> bool:
+        """The master gives a number to an empty store, as ElectedBroker does; whether it asks."""
+        state = self.service.read()
+        if state.master != term.master:
+            return False
+        for number, seat in state.seats.items():
+            slave = self.nodes[number]
+            if seat.claim is None or number == node.number or slave.follows == term.master:
+                continue
+            term.vacate(number)
+            if number not in term.required:
+                given = Seat(seat.claim.store)
+                note = partial(self.service.note, state, number, given)
+                self._send(node, note, lambda outcome: None)
+                return True
+        return False
 
     def _send(
         self,

@@ -83,7 +83,8 @@ def test_the_longest_log_is_elected_once_all_of_the_set_wait() -> None:
         2: Knowledge(5, 0, True, "two", 200),
         3: Knowledge(5, 0, True, "three", 250),
     }
-    state = GroupState(None, 5, frozenset(known), (7, 0))
+    seats = {number: Seat(mine.store) for number, mine in known.items()}
+    state = GroupState(None, 5, frozenset(known), (7, 0), seats=seats)
     for number, mine in known.items():
         step = member(number).next_step(state, mine)
         seat = Seat(mine.store, LogEnd(5, mine.newest_epoch, mine.end))
@@ -92,7 +93,7 @@ def test_the_longest_log_is_elected_once_all_of_the_set_wait() -> None:
         assert isinstance(member(number).next_step(others, mine), Wait) is (number != 3)
         state = others
     steps = {number: member(number).next_step(state, mine) for number, mine in known.items()}
-    assert steps[3] == Elect(state, Master(3, 6, "a", "h"))
+    assert steps[3] == Elect(state, Master(3, 6, "a", "h", asks_store=True))
     assert isinstance(steps[1], Wait) and isinstance(steps[2], Wait)
     shorter = known[3]._replace(end=240)
     assert isinstance(member(3).next_step(state, shorter), Note)  # it has stopped again since
@@ -102,7 +103,7 @@ def test_the_longest_log_is_elected_once_all_of_the_set_wait() -> None:
 
 
 def test_a_member_with_a_complete_log_waits_for_nobody() -> None:
-    state = GroupState(None, 5, frozenset({1, 2}), (7, 0))
+    state = GroupState(None, 5, frozenset({1, 2}), (7, 0), seats={1: Seat("one")})
     for complete in ({"is_whole": True}, {"admitted_in": 5}):
         known = Knowledge(5, 0, True, "one", 300, **complete)  # type: ignore[arg-type]
         assert isinstance(member(1).next_step(state, known), Elect)

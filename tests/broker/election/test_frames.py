@@ -14,7 +14,9 @@ from congreve.broker.election.frames import (
     FrameError,
     MasterHandshake,
     Report,
+    SlaveFrame,
     SlaveHandshake,
+    StoreName,
     Transfer,
     from_master,
     from_slave,
@@ -26,6 +28,7 @@ numbers = st.integers(0, 2**31 - 1)
 slave_frames = st.one_of(
     st.builds(SlaveHandshake, st.integers(0, 2**63 - 1), st.booleans(), st.booleans()),
     st.builds(Report, offsets),
+    st.builds(StoreName, st.uuids().map(lambda made: made.hex)),
 )
 
 
@@ -47,7 +50,7 @@ master_frames = st.one_of(st.builds(MasterHandshake, offsets, numbers, epoch_lis
 
 
 @given(slave_frames, st.binary(max_size=40))
-def test_a_frame_of_a_slave_is_read_as_written(frame: SlaveHandshake | Report, rest: bytes) -> None:
+def test_a_frame_of_a_slave_is_read_as_written(frame: SlaveFrame, rest: bytes) -> None:
     data = frame.encode()
     assert from_slave(data + rest) == (frame, len(data))
     assert all(from_slave(data[:cut]) is None for cut in range(len(data)))

@@ -13,7 +13,7 @@ from harness.eventually import eventually
 from harness.replication.elected import ElectedGroup
 from harness.replication.etcd import Etcd
 
-from congreve.broker.election.coordinator import GroupState, Master
+from congreve.broker.election.coordinator import GroupState, Master, Seat
 from congreve.broker.election.fence import NO_LIMIT, Fence
 from congreve.broker.election.frames import Report, SlaveHandshake
 from congreve.broker.election.in_sync import InSyncSet
@@ -99,12 +99,13 @@ def test_numbers_that_connect_once_are_forgotten() -> None:
 
 def test_5009_8380_9717_10875_a_failed_election_is_repeated() -> None:
     member = ElectionMember(1, "a", "h", MasterLease(3, 0.5))
-    known = Knowledge(newest_epoch=4, claimed=0, has_messages=True, is_whole=True)
-    free = GroupState(None, 4, frozenset({1, 2}), (7,))
+    known = Knowledge(newest_epoch=4, claimed=0, has_messages=True, store="one", is_whole=True)
+    seats = {1: Seat("one")}
+    free = GroupState(None, 4, frozenset({1, 2}), (7,), seats=seats)
     steps = [member.next_step(free, known) for _ in range(3)]
-    assert steps == [Elect(free, Master(1, 5, "a", "h"))] * 3
+    assert steps == [Elect(free, Master(1, 5, "a", "h", asks_store=True))] * 3
     for state, mine in (
-        (GroupState(None, 4, frozenset({2}), (7,)), known),  # not in the set
+        (GroupState(None, 4, frozenset({2}), (7,), seats=seats), known),  # not in the set
         (free, known._replace(newest_epoch=3)),  # another disk than the one that was in the set
         (free, known._replace(newest_epoch=9)),  # etcd has lost its data
     ):

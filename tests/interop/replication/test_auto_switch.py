@@ -98,6 +98,7 @@ async def following(store: MessageStore, epochs: EpochLog, java: Java) -> AsyncI
         complete=CompleteLog(CleanStopFile(store.config.own_dir)),
         diverged=diverged,
         copy_tables=copy_tables,
+        names_store=lambda: False,
     )
     slave.start()
     try:
