@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset, strlen
 
 from congreve.broker.delay.recall_handle cimport put_recall_handle, recall_handle_room
@@ -34,8 +34,8 @@ cdef int64_t FURTHEST_S = 1 << 40   # beyond any limit, and still an int64 in mi
 cdef class DelayPath:
     """Parks ordinary delayed messages for the fast path: one level or one time in plain digits.
 
-    congreve.broker.delay.parking handles every other message: a level of 0, a time that has passed
-    or is too far ahead, a level together with a time.
+    congreve.broker.delay.parking handles every other message: a level of 0 or with a sign, what is
+    no number, a time that has passed or is too far ahead, a level together with a time.
     (RocketMQ: ScheduleMessageService's part of CommitLog.asyncPutMessage.)
     """
 
@@ -104,6 +104,8 @@ cdef class DelayPath:
 
     cdef bint for_level(self, Message *message, int64_t level, int64_t now) noexcept nogil:
         cdef uint8_t *at = self.added_properties
+        if level > INT32_MAX:
+            return False
         level = min(level, <int64_t> self.levels)
         if level <= 0:
             return False

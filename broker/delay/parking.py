@@ -25,21 +25,32 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def delay_level(record: Record) -> int:
-    """The delay level; 0 (deliver now) if it is absent or not a number."""
-    return properties.natural(record.properties.get(properties.DELAY, "")) or 0
+    """The delay level; 0 or less is to deliver now.
+
+    Raises RefusedError for one that is not a number (RocketMQ: Message.getDelayTimeLevel throws).
+    """
+    text = record.properties.get(properties.DELAY)
+    level = 0 if text is None else properties.java_integer(text)
+    if level is None:
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{properties.DELAY}={text!r:.60} is not a delay level: use a number from 1, or none",
+        )
+    return level
 
 
 def park(record: Record, config: StoreConfig, now_ms: int) -> Record:
     """The parked form of `record`, or the record itself when it is due now.
 
-    A delay level takes precedence over a delivery time. Raises RefusedError for a time that is
-    malformed or too far ahead, and for any time if timerWheelEnable is false.
+    A delay level takes precedence over a delivery time. Raises RefusedError for a level or time
+    that is malformed or too far ahead, and for any time if timerWheelEnable is false.
     """
     if delay_level(record) > 0 or _TIMER_NAMES.isdisjoint(record.properties):
-        return park_for_level(_without_times(record), config)
+        # A client that forwards a delivered message with its properties asks for no time.
+        return park_for_level(without_times(record), config)
     due = _deliver_time(record, config, now_ms)
     if due <= now_ms:
-        return _without_times(record)
+        return without_times(record)
     return parked(
         record,
         TIMER_TOPIC,
@@ -62,8 +73,8 @@ def park_for_level(record: Record, config: StoreConfig) -> Record:
     )
 
 
-def _without_times(record: Record) -> Record:
-    # A client that forwards a delivered message with its properties does not ask for a delay.
+def without_times(record: Record) -> Record:
+    """The message without a delivery time of its sender or of a broker."""
     if _TIMER_NAMES.isdisjoint(record.properties):
         return record
     kept = {name: text for name, text in record.properties.items() if name not in _TIMER_NAMES}

@@ -41,8 +41,8 @@ def _waits(stored: dict[str, str]) -> bool:
 
 
 def _fault(stored: dict[str, str]) -> str | None:
-    level = properties.natural(stored.get(properties.DELAY, ""))
-    if level:
+    level = properties.java_integer(stored.get(properties.DELAY, ""))
+    if level is not None and level > 0:
         return f"a delay ({properties.DELAY}={level})"
     for name in _TIMES:
         if name in stored:

@@ -78,3 +78,28 @@ def test_deliver_times_can_be_disabled():
         park(message(TIMER_DELAY_MS="7"), config, NOW)
     assert refused.value.code == 1
     assert park(message(), config, NOW) == message()
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("3", 3), ("+1", 1), ("007", 7), ("-1", 0), ("0", 0), ("2147483647", 18), ("\u0664", 4)],
+)
+def test_a_delay_level_is_read_as_java_reads_it(text, level):
+    parked = park(message(DELAY=text), CONFIG, NOW)
+    assert parked.queue_id == (level - 1 if level else 3)
+    assert parked.topic == ("SCHEDULE_TOPIC_XXXX" if level else "T")
+    assert parked.properties["DELAY"] == (str(level) if level else text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("4x", "4Agent-Flags\x010", " 1", "1 ", "0x1", "1.0", "1_0", "+", "-", "++1", "\u00b2"),
+        *("2147483648", "-2147483649", "99999999999", "9" * 30_000, "\U0001d7ce"),
+    ],
+)
+def test_a_delay_level_that_java_cannot_read_is_refused_and_named(text):
+    with pytest.raises(RefusedError) as raised:
+        park(message(DELAY=text), CONFIG, NOW)
+    assert raised.value.code == 1
+    assert f"DELAY={text!r:.60}" in str(raised.value)

@@ -51,6 +51,10 @@ ordinary = st.tuples(plain_names, plain_values)
 odd = st.tuples(odd_names, st.one_of(plain_values, odd_values))
 waiting = st.one_of(
     st.tuples(st.just(names.DELAY), st.sampled_from(["1", "3", "99"])),
+    st.tuples(
+        st.just(names.DELAY),
+        st.sampled_from(["4x", " 1", "0x1", "+1", "-1", "+", "0", "2147483648", "\u0663", "1_0"]),
+    ),
     st.tuples(st.just(names.TIMER_DELIVER_MS), st.just(str(NOW_MS + 86_400_000))),
     st.tuples(st.sampled_from([names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC]), st.just("86400")),
     st.tuples(st.just(names.WAIT), st.sampled_from(["true", "false"])),

@@ -129,3 +129,12 @@ def test_a_oneway_send_is_stored_too(bench):
     request.flag = 2
     bench.ask(request)
     assert bench.stored("T").body == b"hello"
+
+
+@pytest.mark.parametrize("text_of_level", ["4x", " 1", "0x1", "99999999999"])
+@pytest.mark.parametrize("kind", [{}, {"TRAN_MSG": "true", "PGROUP": "P"}])
+def test_a_delay_level_that_is_no_number_is_refused(bench, text_of_level, kind):
+    end = bench.store.log.max_offset
+    answer = bench.send(properties=text(DELAY=text_of_level, **kind))
+    assert answer.code == 1 and repr(text_of_level) in answer.remark
+    assert bench.store.log.max_offset == end
