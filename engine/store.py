@@ -293,31 +293,41 @@ class MessageStore(ReadableStore):
             for queue in arrived:
                 self.on_arrival(queue)
 
-    def put(self, record: Record) -> PutResult:
-        """Append one message; it is durable once wait_durable(result.end) returns True."""
+    def put(self, record: Record, *, is_copy: bool = False) -> PutResult:
+        """Append one message; it is durable once wait_durable(result.end) returns True.
+
+        The body of a copy of a stored message (`is_copy`) may exceed maxMessageSize, which may have
+        been larger when the message was sent.
+        """
         queue = self.queues.get(record.topic, record.queue_id)
         return self._put(
-            record, queue, lambda: self.log.append_record(record, queue, self._tags_code(record))
+            record,
+            queue,
+            0 if is_copy else len(record.body),
+            lambda: self.log.append_record(record, queue, self._tags_code(record)),
         )
 
     def put_batch(self, record: Record, batch: bytes) -> PutResult:
         """Append a batch body (docs/formats/record.md); `record` has the members' common fields."""
         queue = self.queues.get(record.topic, record.queue_id)
         return self._put(
-            record, queue, lambda: self.log.append_records(record, batch, queue), len(batch)
+            record,
+            queue,
+            max(len(record.body), len(batch)),
+            lambda: self.log.append_records(record, batch, queue),
         )
 
     def _put(
         self,
         record: Record,
         queue: ConsumeQueue,
+        limited_size: int,
         append: Callable[[], AppendResult],
-        batch_size: int = 0,
     ) -> PutResult:
         read_only = self.check_writable()
         if read_only is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, why=read_only)
-        if max(len(record.body), batch_size) > self.config.max_message_size:
+        if limited_size > self.config.max_message_size:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         try:
             if len(encode_properties(record.properties)) > PROPERTIES_MAX:

@@ -24,6 +24,7 @@ from congreve.broker.send.checks import (
 )
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
+from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.clock import Clock
@@ -33,11 +34,12 @@ from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message import properties
+from congreve.records.message.fitting import fitting
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Host, Record
 from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.recall_handle import RecallHandle
-from congreve.records.message.topics import RETRY_PREFIX, TIMER_TOPIC, dlq_topic
+from congreve.records.message.topics import RETRY_PREFIX, TIMER_TOPIC
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -226,7 +228,13 @@ class SendMessageProcessor:
             return self._store.put_batch(record, body), record
         now = self._clock.now()
         if half_messages.is_half(record):
-            park(record, self._store.config, now)  # rejects a time that the commit could not use
+            # Rejects a time, or properties, that the commit could not use.
+            committed = park(record, self._store.config, now)
+            if fitting(committed) is None:
+                raise RefusedError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    "the message is illegal, its properties leave no room for its delivery time",
+                )
             return self._transactions.prepare(record), record
         if half_messages.says_transaction(record.properties):
             record = half_messages.without_transaction(record)
@@ -254,12 +262,10 @@ class SendMessageProcessor:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = self._random_queue(topic)
-        if header.topic.startswith(RETRY_PREFIX):
-            topic, queue_id = self._retry_target(header, request, topic, queue_id)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG:
             sys_flag |= SysFlag.MULTI_TAGS
-        return Record(
+        record = Record(
             topic=topic.topic_name,
             body=bytes(request.body),
             properties=stored,
@@ -270,13 +276,17 @@ class SendMessageProcessor:
             born_host=connection.peer,
             store_host=self._config.store_host,
             reconsume_times=header.reconsume_times or 0,
-        ), waits
+        )
+        if header.topic.startswith(RETRY_PREFIX):
+            record = self._retry(record, header, request)
+        return record, waits
 
     def _stored_properties(
         self, header: SendMessageRequestHeader, request: RemotingCommand, connection: Connection
     ) -> dict[str, str]:
         text = (header.properties or "").encode()
-        if len(text) > PROPERTIES_MAX:
+        # What a consumer adds to its copy may be left out again.
+        if len(text) > PROPERTIES_MAX and not header.topic.startswith(RETRY_PREFIX):
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the message is illegal, its properties of {len(text)} bytes are over the limit"
@@ -303,14 +313,10 @@ class SendMessageProcessor:
             )
         return self._pick(topic.write_queue_nums)
 
-    def _retry_target(
-        self,
-        header: SendMessageRequestHeader,
-        request: RemotingCommand,
-        topic: TopicConfig,
-        queue_id: int,
-    ) -> tuple[TopicConfig, int]:
-        """The retry topic, or the dead-letter topic after the last attempt."""
+    def _retry(
+        self, record: Record, header: SendMessageRequestHeader, request: RemotingCommand
+    ) -> Record:
+        """The retry as it is stored, or the dead letter after the last attempt."""
         name = header.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.find(name)
         if group is None:
@@ -318,9 +324,13 @@ class SendMessageProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}"
             )
         attempts = attempts_of(group, request, header.max_reconsume_times)
-        if (header.reconsume_times or 0) < attempts:
-            return topic, queue_id
-        return self._topics.create_internal(dlq_topic(name), 1), 0
+        if record.reconsume_times < attempts:
+            record = retry_or_dead_letter(record, name, self._store.config)
+        else:
+            record = dead_letter(record, name)
+        if record.topic != header.topic:
+            self._topics.create_internal(record.topic, 1)
+        return record
 
     def _why(self, put: PutResult, request: RemotingCommand, record: Record) -> str:
         if put.status is PutStatus.SERVICE_NOT_AVAILABLE:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.after_repair import after_repair
@@ -12,6 +13,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties
@@ -84,38 +86,40 @@ class SendBackProcessor:
             )
         record = self._stored(header.offset)
         attempts = attempts_of(group, request, header.max_reconsume_times)
-        if record.reconsume_times >= attempts or header.delay_level < 0:
-            target, level = self._topics.create_internal(dlq_topic(header.group), 1), 0
-            queue_id = 0
-        else:
-            level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
-            queue_id = self._pick(group.retry_queue_nums)
+        level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+        queue_id = self._pick(group.retry_queue_nums)
         again = _again(record, target.topic_name, queue_id, level, self._config.acl_enable)
-        missing = self._metadata.missing(topics=(target.topic_name,), group=header.group)
-        if missing is None:
-            return self._store_one(again, header.group, request, connection)
-        return self._store_later(missing, again, header.group, request, connection)
+        origin = again.properties[properties.RETRY_TOPIC]
+        if record.reconsume_times >= attempts or header.delay_level < 0:
+            again = dead_letter(again, header.group)
+        else:
+            again = retry_or_dead_letter(again, header.group, self._store.config)
+        if again.topic != target.topic_name:
+            self._topics.create_internal(again.topic, 1)
+        missing = self._metadata.missing(topics=(again.topic,), group=header.group)
+        store = partial(self._store_one, again, header.group, origin, request, connection)
+        return store() if missing is None else self._store_later(missing, store)
 
     async def _store_later(
         self,
         missing: Awaitable[object],
+        store: Callable[[], RemotingCommand | None],
+    ) -> RemotingCommand | None:
+        await missing
+        return store()
+
+    def _store_one(
+        self,
         again: Record,
         group: str,
+        origin: str,
         request: RemotingCommand,
         connection: Connection,
     ) -> RemotingCommand | None:
-        await missing
-        return self._store_one(again, group, request, connection)
-
-    def _store_one(
-        self, again: Record, group: str, request: RemotingCommand, connection: Connection
-    ) -> RemotingCommand | None:
-        put = self._store.put(park_for_level(again, self._store.config))
+        put = self._store.put(park_for_level(again, self._store.config), is_copy=True)
         if put.status is not PutStatus.PUT_OK:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, put.refusal)
-        self._stats.sent_back(
-            group, again.properties[properties.RETRY_TOPIC], is_dead=again.topic == dlq_topic(group)
-        )
+        self._stats.sent_back(group, origin, is_dead=again.topic == dlq_topic(group))
         answer = request.reply(ResponseCode.SUCCESS)
         return self._group_commit.answer(request, connection, answer, put.end)
 

@@ -157,8 +157,11 @@ class TransactionCheckService:
 
     def _immunity_ms(self, half: Record) -> int:
         """The age in ms from which on a half message is checked."""
-        seconds = properties.natural(half.properties.get(properties.CHECK_IMMUNITY_TIME, ""))
-        return self._config.transaction_time_out if seconds is None else seconds * 1000
+        text = half.properties.get(properties.CHECK_IMMUNITY_TIME, "")
+        seconds = properties.java_integer(text, bits=64)
+        if seconds is None or seconds == -1:
+            return self._config.transaction_time_out
+        return seconds * 1000
 
     def _ask(self, half: Record, offset: int, times: int) -> None:
         group = half.properties.get(properties.PRODUCER_GROUP, "")
@@ -197,6 +200,9 @@ class TransactionCheckService:
     def _moved(self, half: Record, offset: int, times: int) -> Record | None:
         put = self._service.put_back(half, offset, times)
         if put is None:
+            return None
+        if put.status is PutStatus.PROPERTIES_SIZE_EXCEEDED:
+            self._give_up(half, offset, times)
             return None
         if put.status is not PutStatus.PUT_OK:
             logger.error("cannot copy half message %d: %s", offset, put.status.name)

@@ -9,6 +9,7 @@ builds it). No function here changes its argument.
 import msgspec
 
 from congreve.records.message import properties
+from congreve.records.message.fitting import OF_BROKERS, fitting
 from congreve.records.message.flags import TRANSACTION_MASK
 from congreve.records.message.message import Host, Record
 from congreve.records.message.parked import parked
@@ -60,12 +61,18 @@ def half_message(record: Record) -> Record:
 
 def in_real_topic(half: Record) -> Record:
     """A half message in the form that a check shows to its producer."""
-    return msgspec.structs.replace(
+    shown = msgspec.structs.replace(
         half,
         properties={**half.properties, properties.WAIT: "false"},  # as the reference puts it back
         topic=half.properties[properties.REAL_TOPIC],
         queue_id=int(half.properties[properties.REAL_QUEUE_ID]),
     )
+    return fitted(shown)
+
+
+def fitted(copy: Record) -> Record:
+    """A copy of a half message without what its properties have no room for, if that is enough."""
+    return fitting(copy, optional=(*OF_BROKERS, properties.TRANSACTION_CHECK_TIMES)) or copy
 
 
 def has_target(half: Record) -> bool:

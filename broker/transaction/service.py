@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from congreve.broker.delay.parking import park
+from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.window import HalfWindow
@@ -127,10 +128,21 @@ class TransactionService:
         committed = restored(stored, COMMITTED)
         if when_asked and offset in self.asked:
             committed = half_messages.checked(committed, self.asked[offset])
-        put = self._store.put(park(committed, self._store.config, self._clock.now()))
+        put = self._put_copy(self._parked(committed))
         if put.status is PutStatus.PUT_OK:
             return self._settle(half, offset) or put
         return put
+
+    def _parked(self, committed: Record) -> Record:
+        """The committed message, parked if it has a delay that can be used.
+
+        A delay is checked before the half message is stored, but its settings may have changed.
+        """
+        try:
+            return park(committed, self._store.config, self._clock.now())
+        except RefusedError as error:
+            logger.error("a committed message is delivered without its delay: %s", error)
+            return committed
 
     def rollback(self, half: Record, offset: int) -> PutResult | None:
         """End the transaction without a message."""
@@ -155,10 +167,13 @@ class TransactionService:
         with self._claim(offset) as claimed:
             if not claimed:
                 return None
-            put = self._store.put(record)
+            put = self._put_copy(record)
             if put.status is PutStatus.PUT_OK:
                 self._settle(half, offset)
             return put
+
+    def _put_copy(self, record: Record) -> PutResult:
+        return self._store.put(half_messages.fitted(record), is_copy=True)
 
     def resume(self, given_up: Record) -> PutResult:
         """Store a given-up message as a half message again."""

@@ -7,6 +7,7 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.filters import ConsumerFilterManager
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.records.message.message import Record
+from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record, encode_record
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.command import RemotingCommand
@@ -30,11 +31,12 @@ def test_a_retry_without_attempts_left_becomes_a_dead_letter(bench):
     assert bench.topics.get("%DLQ%G").perm == 6
 
 
-def test_a_dead_letter_that_was_sent_with_a_delay_waits_for_it_as_with_the_reference(bench):
-    properties = text(TAGS="a", DELAY="3")
+@pytest.mark.parametrize("times", [{"DELAY": "3"}, {"TIMER_DELAY_SEC": "7200"}, {}])
+def test_a_dead_letter_that_its_consumer_sends_waits_for_no_time(bench, times):
+    properties = text(TAGS="a", **times)
     bench.send(topic="%RETRY%G", reconsume_times=4, max_reconsume_times=4, properties=properties)
-    parked = bench.stored("SCHEDULE_TOPIC_XXXX", 2).properties
-    assert (parked["REAL_TOPIC"], parked["REAL_QID"]) == ("%DLQ%G", "0")
+    kept = {"TAGS": "a", "CLUSTER": "C", "DELAY": "0"}
+    assert bench.stored("%DLQ%G").properties == kept
 
 
 def test_a_retry_of_an_unknown_group_is_refused(bench):
@@ -48,6 +50,66 @@ def back(bench, **fields) -> RemotingCommand:
     values = {"offset": offset, "group": "G", "delay_level": 0} | fields
     header = ConsumerSendMsgBackRequestHeader(**values)
     return bench.ask(RemotingCommand(code=36, ext_fields=header.fields()))
+
+
+#: RETRY_TOPIC, DELAY, REAL_TOPIC and REAL_QID of a retry, without which it is none.
+LARGEST_RETRY = 32_767 - 53
+STORED_SIZES = [32_500, 32_600, 32_640, LARGEST_RETRY, LARGEST_RETRY + 1, 32_740, 32_757]
+
+
+def large(size: int) -> dict[str, str]:
+    """Properties of a message that a record holds in `size` bytes, and with CLUSTER in 10 more."""
+    return {"TAGS": "a", "K": "x" * (size - len(b"TAGS\x01a\x02K\x01"))}
+
+
+def again(bench) -> tuple[str, dict[str, str]]:
+    """Topic and properties of the retry or the dead letter, as a consumer will get it."""
+    if bench.topics.get("%DLQ%G") is not None:
+        return "%DLQ%G", bench.stored("%DLQ%G").properties
+    parked = bench.stored("SCHEDULE_TOPIC_XXXX", 2).properties
+    return parked["REAL_TOPIC"], parked
+
+
+@pytest.mark.parametrize("attempts", [0, 16])
+@pytest.mark.parametrize("size", STORED_SIZES)
+def test_every_message_that_was_stored_can_be_sent_back(bench, size, attempts, caplog):
+    assert bench.send(properties=text(**large(size))).code == 0
+    assert len(encode_properties(bench.stored("T").properties)) == size + 10
+    assert back(bench, max_reconsume_times=attempts).code == 0
+    topic, properties = again(bench)
+    assert properties.items() >= large(size).items()
+    fits = size <= LARGEST_RETRY
+    assert topic == ("%RETRY%G" if fits and attempts else "%DLQ%G")
+    assert ("no room for a retry" in caplog.text) == (attempts > 0 and not fits)
+    if fits:
+        assert properties["RETRY_TOPIC"] == "T"
+
+
+@pytest.mark.parametrize("attempts", [0, 16])
+@pytest.mark.parametrize("size", STORED_SIZES)
+def test_every_copy_of_a_stored_message_is_taken_back(bench, size, attempts):
+    of_client = {"MIN_OFFSET": "0", "MAX_OFFSET": "1", "CONSUME_START_TIME": "1700000000000"}
+    of_retry = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "7F" * 16, "DELAY": "3"}
+    properties = text(**large(size), CLUSTER="C", **of_client, **of_retry)
+    sent = bench.send(
+        topic="%RETRY%G", properties=properties, reconsume_times=1, max_reconsume_times=attempts
+    )
+    assert sent.code == 0
+    topic, stored = again(bench)
+    assert stored.items() >= large(size).items()
+    assert topic == ("%RETRY%G" if size <= LARGEST_RETRY and attempts else "%DLQ%G")
+
+
+def test_properties_of_a_copy_that_no_record_can_hold_are_refused(bench):
+    answer = bench.send(topic="%RETRY%G", properties=text(**large(32_768)), reconsume_times=1)
+    assert answer.code == 13
+
+
+def test_a_message_can_be_sent_back_when_max_message_size_has_become_smaller(bench):
+    bench.send(bytes(5_000))
+    bench.config.store.max_message_size = 4_096
+    assert back(bench).code == 0
+    assert len(bench.stored("SCHEDULE_TOPIC_XXXX", 2).body) == 5_000
 
 
 def test_a_message_that_is_sent_back_waits_for_its_retry(bench):

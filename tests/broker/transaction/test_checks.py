@@ -1,5 +1,8 @@
 """Checks of half messages whose outcome the broker does not know."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from harness.transaction_bench import (
     BORN,
@@ -7,8 +10,12 @@ from harness.transaction_bench import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     ROLLBACK,
+    TransactionBench,
 )
 
+from congreve.records.layout import PROPERTIES_MAX
+from congreve.records.message.fitting import properties_size
+from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ResumeCheckHalfMessageRequestHeader
@@ -181,3 +188,62 @@ def test_a_producer_of_another_group_gets_no_check(bench) -> None:
     bench.send_half()
     bench.clock.advance(MINUTE)
     assert bench.check() == []
+
+
+def send_full_half(bench, size: int = PROPERTIES_MAX) -> RemotingCommand:
+    """Send a half message whose stored properties have `size` bytes."""
+    probe = bench.send_half(b"probe", filler="x")
+    (stored,) = bench.records(HALF_TOPIC)
+    assert bench.end(probe, ROLLBACK).code == 0
+    return bench.send_half(b"large", filler="x" * (size + 1 - properties_size(stored)))
+
+
+def test_a_half_message_without_room_for_a_count_of_checks_is_committed_after_a_check(
+    bench,
+) -> None:
+    bench.producer(bench.connection)
+    assert send_full_half(bench).code == 0
+    bench.clock.advance(MINUTE)
+    (asked,) = bench.check()
+    assert bench.answer_check(asked, COMMIT).code == 0
+    assert bench.visible() == [b"large"]
+
+
+def test_a_half_message_without_room_for_a_count_of_checks_is_given_up(bench) -> None:
+    bench.producer(bench.connection)
+    assert send_full_half(bench).code == 0
+    for _ in range(16):
+        bench.clock.advance(MINUTE)
+        bench.check()
+    (kept,) = bench.records(GIVEN_UP_TOPIC)
+    assert (kept.body, kept.properties["REAL_TOPIC"]) == (b"large", "T")
+    assert bench.transactions.service.open_offsets() == []
+
+
+def test_a_half_message_without_room_to_be_copied_is_given_up_before_it_expires(
+    tmp_path: Path, connection
+) -> None:
+    bench = TransactionBench(tmp_path / "store", connection, segment=128 << 10)
+    bench.producer(connection)
+    assert send_full_half(bench).code == 0
+    for _ in range(3):
+        bench.store.put(Record(topic="other", body=bytes(60_000)))
+    bench.clock.advance(MINUTE)
+    assert bench.check() == []
+    assert [record.body for record in bench.records(GIVEN_UP_TOPIC)] == [b"large"]
+    assert bench.transactions.service.open_offsets() == []
+    bench.close()
+
+
+def test_a_stored_half_message_with_an_unusable_delay_can_be_committed(bench) -> None:
+    """Earlier versions stored it."""
+    bench.producer(bench.connection)
+    answer = bench.send_half(b"one", DELAY="3")
+    half = bench.transactions.service.half_at(0)
+    earlier = msgspec.structs.replace(half, properties={**half.properties, "DELAY": "4x"})
+    assert bench.end(answer, ROLLBACK).code == 0
+    bench.store.put(earlier)
+    bench.clock.advance(MINUTE)
+    (asked,) = bench.check()
+    assert bench.answer_check(asked, COMMIT).code == 0
+    assert bench.visible() == [b"one"]
