@@ -26,6 +26,7 @@ from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks
 from congreve.engine.state.identity import IdentityFile
+from congreve.engine.state.part_owners import PartOwners
 from congreve.engine.state.store_folder import StoreFolder
 from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.backend import Backend
@@ -96,12 +97,14 @@ class MessageStore(ReadableStore):
         self.cold_reads = ColdReads(log)
         self._disk_use = disk_use
         self._folder = StoreFolder(config, files)
+        self._parts = PartOwners(config, files)
         self._checkpointer = Checkpointer(
             config,
             self.backend,
             queues,
             log_begin=lambda: log.min_offset,
             store_time=self._store_time_of,
+            written=self._parts.advance,
             files=files,
         )
         repair = QueueRepair(log, self._checkpointer.parking)
@@ -125,10 +128,8 @@ class MessageStore(ReadableStore):
             durable=lambda: self.backend.durable_offset,
             request=self.backend.request,
         )
-        self._mark_file = DurableMarkFile(config.own_dir, files)
-        self._marks = DurableMarks(
-            self._mark_file, log, self.backend, self.health, interval_s=mark_interval_s
-        )
+        mark = DurableMarkFile(config.own_dir, files)
+        self._marks = DurableMarks(mark, log, self.backend, self.health, interval_s=mark_interval_s)
         self._open = False
         self._no_space: tuple[str, int] | None = None  # why a message found no space, at which end
 
@@ -162,16 +163,19 @@ class MessageStore(ReadableStore):
         self.found_clean, self.left_clean = self._folder.clean, False
         clean = self.found_clean and cut_at is None
         self._folder.acquire_log(self.queues)
-        self.identity = IdentityFile(self.config.own_dir, files=self.files).load_or_make()
+        identity = IdentityFile(self.config.own_dir, files=self.files)
+        self._parts.check(identity.load())
+        self.identity = identity.load_or_make()
+        self._parts.claim(self.identity)
         self.log.load()
         known = self._checkpointer.load()
         if known is None:
             self.queues.load()
         else:
             self.queues.load(known.end_of)
-        mark = self._mark_file.load()
+        mark = self._marks.file.load()
         if mark is not None and cut_at is not None and cut_at < mark.end:
-            self._mark_file.clear()  # before the log loses what the mark names
+            self._marks.file.clear()  # before the log loses what the mark names
         recovery = Recovery(
             self.config,
             self.log,

@@ -162,15 +162,20 @@ class Checkpointer:
         *,
         log_begin: Callable[[], int],
         store_time: Callable[[int, int], int],
+        written: Callable[[], None] = lambda: None,
         files: FileSystem = DISK,
     ) -> None:
-        """`store_time(physical_offset, size)` reads a record's store time in ms."""
+        """`store_time(physical_offset, size)` reads a record's store time in ms.
+
+        `written()` is called after each checkpoint.
+        """
         self._file = QueueCheckpointFile(config.own_dir, files=files)
         self._backend = backend
         self._queues = queues
         self.times = Checkpoint(config.checkpoint_path, files)
         self._log_begin = log_begin
         self._store_time = store_time
+        self._written = written
         self._newest = (-1, 0)
         self._queue_file_size = queues.file_size
         self._config = config
@@ -241,6 +246,7 @@ class Checkpointer:
         self.times.physic_msg_timestamp = self.times.logics_msg_timestamp = stored
         self.times.flush()
         self.log_end = log_end
+        self._written()
         return True
 
 

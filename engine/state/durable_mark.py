@@ -97,7 +97,8 @@ class DurableMarks:
         interval_s: float = INTERVAL_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._file = file
+        self.file = file
+        """Where the mark is."""
         self._log = log
         self._backend = backend
         self._health = health
@@ -148,7 +149,7 @@ class DurableMarks:
         if mark is None:
             return
         try:
-            self._file.replace(mark)
+            self.file.replace(mark)
         except StoreError as error:
             self._samples.appendleft(mark)
             self._health.note_error(PART, error)

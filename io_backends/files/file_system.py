@@ -143,6 +143,10 @@ class FileSystem:
         """Whether `path` is a folder; False if the system does not say."""
         return os.path.isdir(path)
 
+    def real_path(self, path: str) -> str:
+        """The absolute path without links."""
+        return os.path.realpath(path)
+
     def entries(self, folder: str) -> list["os.DirEntry[str]"]:
         """The entries of a folder, in no order."""
         with os.scandir(folder) as found:

@@ -31,6 +31,7 @@ from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.exported import ExportedFile
 from congreve.engine.state.identity import IdentityFile
+from congreve.engine.state.part_owners import PartOwnerFile
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
@@ -178,6 +179,44 @@ def _broker_files() -> Iterator[Parser]:
 TOPICS_LINE = b'[0,[{"counter":1,"timestamp":2},{"T":{"topicName":"T","readQueueNums":4}}]]'
 
 
+def _sealed_files() -> Iterator[Parser]:
+    yield Parser(
+        "offsets of tables",
+        ("engine/state/exported.py", "engine/state/sealed.py"),
+        _in_file("exported.json", lambda path: ExportedFile(str(path.parent)).load()),
+        [seal(b'{"T":{"table":"5f","queues":{"0":[7,4096]}}}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "confirmed offset",
+        ("engine/state/confirmed.py", "engine/state/sealed.py"),
+        _in_file("confirmed.json", lambda path: ConfirmedFile(str(path.parent)).load()),
+        [seal(b"4096").encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "identity of a store",
+        ("engine/state/identity.py", "engine/state/sealed.py"),
+        _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
+        [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "owner of a part",
+        ("engine/state/part_owners.py", "engine/state/sealed.py"),
+        _in_file("commitlog.owner.json", lambda path: PartOwnerFile(str(path)[:-11]).load()),
+        [seal(b'{"identity":"0123","root":"/data/store","checkpoints":7}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "durable mark",
+        ("engine/state/durable_mark.py", "engine/state/sealed.py"),
+        _in_file("durable.json", lambda path: DurableMarkFile(str(path.parent)).load()),
+        [seal(b'{"record":4096,"size":176,"crc":7,"storeTimestamp":1}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+
+
 def _store_files() -> Iterator[Parser]:
     yield Parser("log", ("engine/recovery/scan.pyx",), _scan, RECORDS)
     checkpoint = "engine/state/checkpoint.py"
@@ -206,34 +245,6 @@ def _store_files() -> Iterator[Parser]:
         slowness=FILE_SLOWNESS,
     )
     yield Parser(
-        "offsets of tables",
-        ("engine/state/exported.py", "engine/state/sealed.py"),
-        _in_file("exported.json", lambda path: ExportedFile(str(path.parent)).load()),
-        [seal(b'{"T":{"table":"5f","queues":{"0":[7,4096]}}}').encode()],
-        slowness=FILE_SLOWNESS,
-    )
-    yield Parser(
-        "confirmed offset",
-        ("engine/state/confirmed.py", "engine/state/sealed.py"),
-        _in_file("confirmed.json", lambda path: ConfirmedFile(str(path.parent)).load()),
-        [seal(b"4096").encode()],
-        slowness=FILE_SLOWNESS,
-    )
-    yield Parser(
-        "identity of a store",
-        ("engine/state/identity.py", "engine/state/sealed.py"),
-        _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
-        [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
-        slowness=FILE_SLOWNESS,
-    )
-    yield Parser(
-        "durable mark",
-        ("engine/state/durable_mark.py", "engine/state/sealed.py"),
-        _in_file("durable.json", lambda path: DurableMarkFile(str(path.parent)).load()),
-        [seal(b'{"record":4096,"size":176,"crc":7,"storeTimestamp":1}').encode()],
-        slowness=FILE_SLOWNESS,
-    )
-    yield Parser(
         "timer run",
         ("engine/timer/run.py",),
         _in_file("00000000000000000001.run", _run),
@@ -254,3 +265,4 @@ def parsers() -> Iterator[Parser]:
     yield from _manager_files()
     yield from _broker_files()
     yield from _store_files()
+    yield from _sealed_files()

@@ -94,7 +94,7 @@ def test_two_stores_do_not_share_a_log(tmp_path: Path) -> None:
                 store_of("b", folder).start()
         assert not (tmp_path / "b").exists()
     assert {path.stat().st_size for path in log.iterdir()} == {65536}
-    with store_of("b", log):
+    with store_of("a", log):
         pass
 
 
