@@ -30,6 +30,7 @@ from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
 PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
+PERM_PRIORITY = 8
 
 MASTER_ID = 0
 MASTER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")

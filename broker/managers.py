@@ -39,7 +39,7 @@ class Managers:
             self.metadata.topics, self.metadata.deleted_topics, store
         )
         self.members = Members(config, self.metadata, clock, self.pieces, monotonic)
-        self.stats = BrokerStats(clock, lambda: store.queues, monotonic)
+        self.stats = BrokerStats(clock, lambda: store.queues, monotonic, config.broker_cluster_name)
         topics = self.metadata.topics
         self.delayed = DelayedMessages(
             store, clock, undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1)

@@ -200,7 +200,7 @@ def runtime_info_of(
         store=managers.store,
         stats=managers.stats,
         clock=managers.clock,
-        waiting=paths.waiting,
+        waiting=lambda: paths.waiting()[0],
         delayed=managers.delayed.levels.pending,
         connections=guard.counts,
         unsaved=managers.trouble,

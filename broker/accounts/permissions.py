@@ -132,12 +132,9 @@ def _of_administrators() -> dict[int, Rule]:
     codes = (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.GET_ALL_TOPIC_CONFIG,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        RequestCode.GET_ALL_CONSUMER_OFFSET,
         RequestCode.GET_BROKER_CONSUME_STATS,
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
         RequestCode.CLONE_GROUP_OFFSET,
@@ -151,13 +148,10 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.GET_BROKER_CONFIG,
         RequestCode.UPDATE_BROKER_CONFIG,
-        RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.GET_BROKER_EPOCH_CACHE,
-        RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.COUNT_DELAYED_MESSAGES,
         RequestCode.LIST_DELAYED_MESSAGES,
-        RequestCode.AWAIT_TABLE_CHANGE,
         RequestCode.VIEW_BROKER_STATS_DATA,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
@@ -168,7 +162,18 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
     )
-    return dict.fromkeys(codes, Rule(admin=True))
+    # A slave repeats these at its master: their lines would hide all others.
+    of_slaves = (
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.AWAIT_TABLE_CHANGE,
+    )
+    return dict.fromkeys(codes, Rule(admin=True)) | dict.fromkeys(
+        of_slaves, Rule(admin=True, routine=True)
+    )
 
 
 def _rule(*sources: Source) -> Rule:

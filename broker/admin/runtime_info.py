@@ -17,14 +17,16 @@ from congreve.remoting.messages.codes import VERSION
 VERSION_NAME = "V4_9_4"
 AGE_S = 0.1
 """Seconds for which collected figures are reused for answers."""
-_POOLS = ("send", "pull", "query")
+_POOLS = {"send": 10_000, "pull": 100_000, "query": 20_000}
+"""The queues of RocketMQ's thread pools, and how many requests fit there by its defaults."""
 
 
 class RuntimeInfo:
     """Collects the key-value table of code 28 (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo).
 
-    `waiting` returns the numbers of sends that wait for the disk and of waiting pulls. The table
-    has these two, or 0, as sizes of thread pools, because requests do not wait for threads here.
+    `waiting` returns the number of sends that wait for the disk, which the table has as the size of
+    the send queue. The other queues are empty, because requests do not wait for threads here, and
+    pulls that wait for messages are in none of RocketMQ's queues, either.
     `delayed` returns the next offset and the end of each delay level's queue, `connections` the
     result of ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or
     None, `replication` the role and lags. `put_latency` has the times of sends since the start,
@@ -38,7 +40,7 @@ class RuntimeInfo:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
-        waiting: Callable[[], tuple[int, int]],
+        waiting: Callable[[], int],
         delayed: Callable[[], dict[int, tuple[int, int]]],
         connections: Callable[[], dict[str, int]],
         unsaved: Callable[[], str | None],
@@ -129,17 +131,16 @@ class RuntimeInfo:
         }
 
     def _pools(self) -> dict[str, object]:
-        sizes = dict(zip(_POOLS, (*self._waiting(), 0), strict=True))
         table: dict[str, object] = {
             "EndTransactionQueueSize": 0,
-            "EndTransactionThreadPoolQueueCapacity": 0,
+            "EndTransactionThreadPoolQueueCapacity": 100_000,
             "dispatchMaxBuffer": 0,
             "pageCacheLockTimeMills": 0,
             "remainTransientStoreBufferNumbs": self._store.backend.free_buffers,
         }
-        for name, size in sizes.items():
-            table[f"{name}ThreadPoolQueueSize"] = size
-            table[f"{name}ThreadPoolQueueCapacity"] = 0
+        for name, capacity in _POOLS.items():
+            table[f"{name}ThreadPoolQueueSize"] = self._waiting() if name == "send" else 0
+            table[f"{name}ThreadPoolQueueCapacity"] = capacity
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = 0
         return table
 

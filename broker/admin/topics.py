@@ -4,7 +4,13 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.broker.admin.stats import BrokerStats
-from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
+from congreve.broker.config import (
+    PERM_INHERIT,
+    PERM_PRIORITY,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerConfig,
+)
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
@@ -89,10 +95,10 @@ class TopicAdminProcessor:
                 raise RefusedError(
                     ResponseCode.SYSTEM_ERROR, f"{name}[{number}] is not from 0 to {QUEUES_MAX}"
                 )
-        if not 0 <= header.perm <= PERM_READ | PERM_WRITE | PERM_INHERIT:
+        if not 0 <= header.perm <= PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"perm[{header.perm}] is not from 0 to 7: 4 to read, 2 to write, 1 for a template",
+                f"perm[{header.perm}] is not from 0 to 15: 4 to read, 2 to write, 1 for a template",
             )
         if header.topic_filter_type not in FILTER_TYPES:
             raise RefusedError(

@@ -149,14 +149,10 @@ class OwnNames:
             ("unread_answer_bytes", GAUGE, "Answers that wait for clients", "unreadAnswerBytes"),
         ):
             yield _one(name, kind, text, counts[key])
-        used = [
-            (label_text(thread=thread.name), seconds)
-            for thread in threading.enumerate()
-            if (seconds := thread_cpu_s(thread)) is not None
-        ]
-        yield Family("congreve_thread_cpu_seconds_total", COUNTER, "CPU time of a thread", used)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         spent = usage.ru_utime + usage.ru_stime
+        used = [(label_text(thread=name), seconds) for name, seconds in cpu_by_thread(spent)]
+        yield Family("congreve_thread_cpu_seconds_total", COUNTER, "CPU time of a thread", used)
         yield Family("process_cpu_seconds_total", COUNTER, "CPU time of the process", [("", spent)])
         memory = usage.ru_maxrss * 1024
         yield _one("peak_memory_bytes", GAUGE, "Most resident memory since the start", memory)
@@ -164,6 +160,20 @@ class OwnNames:
     @property
     def _alarms(self) -> int:
         return 0 if self._watchdog is None else self._watchdog.alarms
+
+
+def cpu_by_thread(spent: float) -> Iterator[tuple[str, float]]:
+    """The CPU seconds of each named thread, and of all others of a process that used `spent`.
+
+    Threads that Python numbers come and go, for each answer of the metrics port one.
+    """
+    others = spent
+    for thread in threading.enumerate():
+        seconds = thread_cpu_s(thread)
+        if seconds is not None and not thread.name.startswith("Thread-"):
+            others -= seconds
+            yield thread.name, seconds
+    yield "others", max(others, 0.0)
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> Family:

@@ -242,6 +242,35 @@ async def test_every_request_of_an_administrator_is_audited(
     assert "hid" not in caplog.text
 
 
+async def test_what_slaves_repeat_is_audited_only_if_it_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "congreve.broker.accounts.audit")
+    port = servers.free_port()
+    settings = {"broker_access_key": "administrator", "acl_open_name_servers": True}
+    async with guarded(tmp_path, listen_port=port, ha_listen_port=port + 1, **settings) as (
+        broker,
+        tools,
+    ):
+        slave_folder = tmp_path / "slave"
+        slave_folder.mkdir()
+        of_slave = {"broker_id": 1, "broker_role": "SLAVE", "ha_listen_port": -1}
+        master = {"ha_master_address": f"127.0.0.1:{port + 1}"}
+        await tools.of("administrator").create_topic("T")
+        async with guarded(slave_folder, **settings, **of_slave, **master) as (slave, _):
+            await tools.of("administrator").send("T")
+            await eventually(lambda: slave.store.log.max_offset == broker.store.log.max_offset)
+            await eventually(lambda: "T" in slave.managers.metadata.topics.table)
+            await asyncio.sleep(1.5)
+        await tools.of("both-of-T").ask(43)
+    lines = [json.loads(each.message) for each in caplog.records if "audit" in each.name]
+    logged = [(each["accessKey"], each["request"]) for each in lines]
+    assert logged == [
+        ("administrator", "UPDATE_AND_CREATE_TOPIC"),
+        ("both-of-T", "GET_ALL_CONSUMER_OFFSET"),
+    ]
+
+
 async def test_the_vip_port_is_guarded(tmp_path: Path) -> None:
     port = servers.free_port()
     async with guarded(tmp_path, listen_port=port) as (_, tools):

@@ -90,3 +90,48 @@ def test_setting_the_clock_changes_no_rate(stats, clock, uptime, queues, jump_ms
     uptime.advance(SAMPLE_INTERVAL_S * 1000)
     now = at_once(stats.total_steps())
     assert stats.averages(lambda totals: totals.put, now).split()[0] == "1.0"
+
+
+NAMES = {
+    "TOPIC_PUT_NUMS": "new",
+    "TOPIC_PUT_SIZE": "new",
+    "GROUP_GET_NUMS": "new@g",
+    "GROUP_GET_SIZE": "new@g",
+    "GROUP_GET_LATENCY": "0@new@g",
+    "SNDBCK_PUT_NUMS": "new@g",
+    "BROKER_PUT_NUMS": "C",
+    "BROKER_GET_NUMS": "C",
+}
+"""The counters of 4.9.4's BrokerStatsManager that its broker counts, and the form of their keys."""
+NEVER_COUNTED = (
+    *("GROUP_GET_FROM_DISK_NUMS", "GROUP_GET_FROM_DISK_SIZE", "BROKER_GET_FROM_DISK_NUMS"),
+    *("BROKER_GET_FROM_DISK_SIZE", "COMMERCIAL_SEND_TIMES", "COMMERCIAL_SNDBCK_TIMES"),
+    *("COMMERCIAL_RCV_TIMES", "COMMERCIAL_RCV_EPOLLS", "COMMERCIAL_SEND_SIZE"),
+    *("COMMERCIAL_RCV_SIZE", "COMMERCIAL_PERM_FAILURES"),
+)
+"""Its other names, for which it answers that they do not exist."""
+
+
+def test_every_name_of_the_reference_is_answered(clock, uptime, queues) -> None:
+    stats = BrokerStats(clock, lambda: queues, lambda: uptime.now() / 1000, "C")
+    stats.sample()
+    for name, key in NAMES.items():
+        assert (stats.view(name, key) is None) == (not name.startswith("BROKER")), name
+    queues.append(Queue("new", 5))
+    stats.pull_counter("g", "new").add(3, 300)
+    stats.sent_back("g", "new", is_dead=False)
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    found = {name: stats.view(name, key).stats_minute.sum for name, key in NAMES.items()}
+    assert (found["BROKER_PUT_NUMS"], found["BROKER_GET_NUMS"]) == (5, 3)
+    assert found["GROUP_GET_LATENCY"] == 0
+    assert not any(stats.view(name, key) for name in NEVER_COUNTED for key in NAMES.values())
+
+
+def test_a_deleted_topic_makes_no_negative_rate(clock, uptime, queues) -> None:
+    stats = BrokerStats(clock, lambda: queues, lambda: uptime.now() / 1000, "C")
+    stats.sample()
+    del queues[0]
+    uptime.advance(SAMPLE_INTERVAL_S * 1000)
+    stats.sample()
+    assert stats.view("BROKER_PUT_NUMS", "C").stats_minute.sum == 0

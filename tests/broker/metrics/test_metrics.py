@@ -3,12 +3,14 @@
 import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.errors import BrokerError
+from congreve.broker.metrics.own_names import cpu_by_thread
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.codes import RequestCode
 
@@ -207,3 +209,27 @@ async def test_the_grafana_board_asks_for_metrics_that_exist(tmp_path):
     }
     assert len(panels) > 15 and len(asked) > 20
     assert asked <= types.keys() | histograms
+
+
+def test_threads_that_come_and_go_share_one_series() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        end.wait(30)
+
+    thread = threading.Thread(target=work)
+    before = {name for name, _ in cpu_by_thread(1.0)}
+    thread.start()
+    begun.wait(30)
+    assert {name for name, _ in cpu_by_thread(1.0)} == before
+    assert "others" in before and thread.name not in before
+    end.set()
+    thread.join()
+
+
+async def test_a_scrape_adds_no_series(tmp_path):
+    async with running(config(tmp_path)) as (_, broker):
+        seen = [await get(broker.config.metrics_port, "/metrics") for _ in range(4)]
+    threads = [set(re.findall(r'cpu_seconds_total{thread="([^"]+)"}', text)) for _, text in seen]
+    assert threads[1] == threads[2] == threads[3]
