@@ -17,6 +17,7 @@ from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.table_retention import TableRetention
+from congreve.io_backends.backend import Segment
 from congreve.io_backends.errors import BackendError
 
 #: A start after a crash reads the log from the last checkpoint on. Flushing thousands of queues
@@ -72,6 +73,7 @@ class Housekeeping:
         self._thread: threading.Thread | None = None
         self._next_checkpoint = self._next_clean = 0.0
         self._unlinking: Iterator[None] | None = None
+        self._begins: dict[int, int] = {}  # store times of the segments' first records
         self._has_removed = True  # files of removed topics, also from the last run
         self._follows = True  # queues and index point only into the log
         self.maintenance = threading.RLock()
@@ -251,27 +253,41 @@ class Housekeeping:
         if self._index is not None:
             self._index.forget_pages()
 
-    def _ages(self) -> Iterator[SegmentAge]:
-        """All segments that may be deleted, oldest first: not the open one, and none that tables
-        need.
+    def _ages(self) -> list[SegmentAge]:
+        """All segments but the open one, oldest first.
 
         The time of a segment is that of the next segment's first record, which is easy to find and
-        not older than its own last record.
+        not older than its own last record. If that one is damaged, the segment is as old as the
+        next one.
         """
         segments = self._log.segments
         tables = self._tables
         if tables is not None:
             tables.refresh(self._log.max_offset)
-        for segment, following in pairwise(segments):
+        ages: list[SegmentAge] = []
+        begins: dict[int, int] = {}
+        written = None
+        for segment, following in reversed(list(pairwise(segments))):
             base = following.base_offset
-            if tables is not None and base > tables.exported_to:
-                return
-            probe = LogScanner(verify_crc=False)
-            probe.scan(following, base, base, base + 1)
-            if not probe.records:
-                return
+            begin = self._begin_time(following)
+            if begin is not None:
+                written = begins[base] = begin
+            if written is None:
+                continue  # the open segment has no record yet
             exported = tables is not None and base <= tables.only_exported_to
-            yield SegmentAge(segment.base_offset, probe.last_store_timestamp, exported)
+            needed = tables is not None and base > tables.exported_to
+            ages.append(SegmentAge(segment.base_offset, written, exported, needed))
+        self._begins = begins
+        return ages[::-1]
+
+    def _begin_time(self, segment: Segment) -> int | None:
+        base = segment.base_offset
+        known = self._begins.get(base)
+        if known is not None:
+            return known
+        probe = LogScanner(verify_crc=False)
+        probe.scan(segment, base, base, base + 1)
+        return probe.last_store_timestamp if probe.records else None
 
     def _follow_the_log(self) -> None:
         begin = self._log.min_offset

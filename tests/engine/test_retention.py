@@ -36,7 +36,31 @@ def test_a_nearly_full_disk_deletes_unexpired_segments() -> None:
 
 
 def test_a_younger_segment_stops_the_round() -> None:
-    assert retention().expired(ages(FOUR, 80, 1, 80), FOUR, 0.1) == [0]
+    assert retention().expired(ages(FOUR, 80, 1, 1), FOUR, 0.1) == [0]
+
+
+def test_a_segment_is_not_younger_than_a_later_one() -> None:
+    """The clock was ahead for a while, by less or by more than until now."""
+    assert retention().expired(ages(FOUR, 100, 50, 80, 75, 1), FOUR, 0.1) == [
+        number << 30 for number in range(4)
+    ]
+    assert retention().expired(ages(FOUR, 100, -9600, 80, 1), FOUR, 0.1) == [0, 1 << 30, 2 << 30]
+
+
+def test_a_segment_of_the_future_has_an_age_from_the_first_look_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rule = retention()
+    days = [(number * 24 * HOUR, ages(FOUR, 100, -9600, -9600)) for number in (0, 1, 4)]
+    found = [rule.expired(segments, FOUR + later, 0.1) for later, segments in days]
+    assert found == [[0], [0], [0, 1 << 30, 2 << 30]]
+    assert caplog.text.count("of the future") == 2
+
+
+def test_a_segment_that_tables_need_ends_the_round() -> None:
+    one, two, three = ages(FOUR, 100, 90, 80)
+    needed = SegmentAge(two.base_offset, two.last_store_timestamp, is_needed=True)
+    assert retention().expired([one, needed, three], FOUR, 0.9) == [0]
 
 
 def test_a_round_is_bounded() -> None:
