@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from congreve.broker.accounts.addresses import AddressPattern
@@ -16,6 +17,7 @@ from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.broker.replication.slave_loop import CONNECTIONS_MAX, SlaveLoop
 from congreve.broker.replication.state import SlaveState
+from congreve.broker.replication.strangers import Stranger, Strangers
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.limited_log import LimitedLog
@@ -26,6 +28,8 @@ from congreve.remoting.transport.event_fd import EventFd
 
 logger = logging.getLogger(__name__)
 
+SLAVES_MAX = 64
+"""How many slaves there are at most; strangers have places of their own."""
 BACKLOG = 16
 ACCEPT_PAUSE_S = 0.25
 """How long the port accepts nothing after an error, such as no free descriptor, in seconds."""
@@ -38,7 +42,8 @@ class HAService:
 
     The thread starts with the first slave, so a broker without one only has a listening socket.
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
-    crashed. It disconnects a slave whose address `haAllowedAddresses` does not match, and one that
+    crashed. A connection is a stranger's until it has logged in, or reported where a login is not
+    needed. It disconnects a slave whose address `haAllowedAddresses` does not match, and one that
     reports nothing for haHousekeepingInterval or an offset that cannot be true. With `login`
     slaves log in, unless haAllowedAddresses names addresses. With certificates in `settings` each
     connection goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with
@@ -64,7 +69,9 @@ class HAService:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for _new
-        self._new: list[socket.socket] = []
+        self._new: list[tuple[socket.socket, Stranger]] = []
+        self._strangers = Strangers(monotonic)
+        self._unknown: dict[SlaveConnection, Stranger] = {}  # of the thread
         self._relays: list[TlsRelay] = []
         self._wake: EventFd | None = None
         self._slaves: SlaveLoop | None = None
@@ -128,10 +135,10 @@ class HAService:
             if error.errno != errno.EAGAIN:
                 self._pause()
             return
-        if not self._allowed.matches(address[0]) or self._is_full:
+        if not self._allowed.matches(address[0]) or self._slave_count >= SLAVES_MAX:
             self._refusals.warning(
-                "%s is refused on the HA port: haAllowedAddresses=%s, %d connections at most",
-                *(address[0], self._settings.allowed_addresses, CONNECTIONS_MAX),
+                "%s is refused on the HA port: haAllowedAddresses=%s, %d slaves at most",
+                *(address[0], self._settings.allowed_addresses, SLAVES_MAX),
             )
             peer.close()
             return
@@ -139,7 +146,7 @@ class HAService:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         certificates = self._settings.certificates
         if certificates is None:
-            self._take(peer)
+            self._take(peer, self._strangers.enter(address[0], partial(_shut_down, peer)))
         else:
             self._encrypt(peer, address[0], certificates)
 
@@ -153,10 +160,10 @@ class HAService:
         if self._loop is not None and self._listener is not None:
             self._loop.add_reader(self._listener.fileno(), self._accept)
 
-    def _take(self, peer: socket.socket) -> None:
+    def _take(self, peer: socket.socket, stranger: Stranger) -> None:
         """Let the thread serve a connection."""
         with self._lock:
-            self._new.append(peer)
+            self._new.append((peer, stranger))
         if self._slaves is None:
             self._slaves = self._start_thread()
         self._slaves.ask()
@@ -170,23 +177,27 @@ class HAService:
         except OSError:  # it has gone again
             peer.close()
             return
-        opened = partial(self._opened, address, certificates)
-        relay = TlsRelay(
-            tls,
-            certificates.settings.handshake_timeout_s,
-            partial(self._loop.call_soon_threadsafe, opened),
-        )
+        loop = self._loop
+
+        def opened(result: Opened) -> None:
+            loop.call_soon_threadsafe(self._opened, stranger, certificates, result)
+
+        relay = TlsRelay(tls, certificates.settings.handshake_timeout_s, opened)
+        stranger = self._strangers.enter(address, relay.cut)
         self._relays = [each for each in self._relays if each.is_alive()]
         self._relays.append(relay)
         relay.start()
 
-    def _opened(self, address: str, certificates: ServerCertificates, result: Opened) -> None:
+    def _opened(self, stranger: Stranger, certificates: ServerCertificates, result: Opened) -> None:
+        address = stranger.address
         if isinstance(result, RelayedSocket):
             if self._stopping:
                 result.close()
             else:
-                self._take(result)
-        elif isinstance(result, NotEncryptedError):
+                self._take(result, stranger)
+            return
+        self._strangers.leave(stranger)
+        if isinstance(result, NotEncryptedError):
             self._refusals.warning(
                 "%s is refused on the HA port: it does not encrypt, but haTlsEnable=true here: set"
                 " it at the slave, too",
@@ -198,10 +209,8 @@ class HAService:
             certificates.note_failed_handshake(address, result)
 
     @property
-    def _is_full(self) -> bool:
-        with self._lock:
-            waiting = len(self._new) + sum(each.shakes_hands for each in self._relays)
-        return self._slaves is not None and (waiting + len(self._slaves.slaves) >= CONNECTIONS_MAX)
+    def _slave_count(self) -> int:
+        return 0 if self._slaves is None else len(self._slaves.slaves) - len(self._unknown)
 
     def _start_thread(self) -> SlaveLoop:
         self._wake = EventFd()
@@ -232,20 +241,23 @@ class HAService:
         finally:
             for slave in list(slaves.slaves):
                 self._close(slave, slaves)
-            for peer in self._new:
+            for peer, _ in self._new:
                 peer.close()
 
     def _take_new(self, slaves: SlaveLoop) -> None:
         with self._lock:
             peers, self._new = self._new, []
-        for peer in peers:
+        for peer, stranger in peers:
             try:
-                if len(slaves.slaves) < CONNECTIONS_MAX:  # _accept() did not see these peers
-                    slaves.add(self._connection(peer))
-                else:
-                    peer.close()
+                if len(slaves.slaves) < CONNECTIONS_MAX:  # some were cut, and are there still
+                    slave = self._connection(peer)
+                    slaves.add(slave)
+                    self._unknown[slave] = stranger
+                    continue
             except OSError:  # it has gone again
-                peer.close()
+                pass
+            peer.close()
+            self._strangers.leave(stranger)
 
     def _connection(self, peer: socket.socket) -> SlaveConnection:
         return SlaveConnection(
@@ -266,8 +278,14 @@ class HAService:
         except (OSError, ReplicationError) as error:
             self._cut(slave, slaves, error)
             return
+        if slave in self._unknown and (slave.started or (self._login and slave.logged_in)):
+            self._strangers.leave(self._unknown.pop(slave))
+            if self._slave_count > SLAVES_MAX:
+                self._cut(slave, slaves, f"there are {SLAVES_MAX} slaves")
+                return
         if not there:
-            logger.warning("slave %s has closed its connection", slave.address)
+            log = self._refusals if slave in self._unknown else logger
+            log.warning("slave %s has closed its connection", slave.address)
             self._close(slave, slaves)
             return
         if slave.started and not began:
@@ -283,6 +301,7 @@ class HAService:
     def _look(self, slaves: SlaveLoop) -> None:
         """Disconnect silent slaves, and send due heartbeats."""
         now = self._now()
+        self._strangers.cut_late()
         for slave in list(slaves.slaves):
             if now - slave.read_at > self._settings.silence_s:
                 self._cut(slave, slaves, f"it was silent for {self._settings.silence_s:g} s")
@@ -299,4 +318,13 @@ class HAService:
     def _close(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
         slaves.remove(slave)
         slave.close()
+        stranger = self._unknown.pop(slave, None)
+        if stranger is not None:
+            self._strangers.leave(stranger)
         slaves.confirm_reports()
+
+
+def _shut_down(peer: socket.socket) -> None:
+    """End a connection; the thread that reads it closes it."""
+    with suppress(OSError):  # it has gone
+        peer.shutdown(socket.SHUT_RDWR)

@@ -13,14 +13,14 @@ from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes cimport sockets
 
 cdef enum:
-    SLAVES_MAX = 64
+    PLACES = 128                # for slaves, and for connections that may be a slave's
     EVENTS_MAX = 16
     PAUSE_MAX_MS = 1000
     LOOK_AGAIN_MS = 10          # for a subclass of SlaveConnection that holds frames back
     REST_NS = 1_000_000         # between two rounds of frames, if no send waits for a slave
 
-CONNECTIONS_MAX = SLAVES_MAX
-"""Most slaves of a loop."""
+CONNECTIONS_MAX = PLACES
+"""Most connections of a loop."""
 
 
 @cython.final
@@ -40,7 +40,7 @@ cdef class SlaveLoop:
     cdef ConfirmOffset confirm
     cdef readonly list slaves
     """The connections."""
-    cdef void *at[SLAVES_MAX]   # the same
+    cdef void *at[PLACES]   # the same
     cdef int count
     cdef int wake
     cdef int epoll
@@ -69,7 +69,7 @@ cdef class SlaveLoop:
 
     def add(self, SlaveConnection slave not None):
         """Serve this connection, too; at most CONNECTIONS_MAX."""
-        assert self.count < SLAVES_MAX
+        assert self.count < PLACES
         self.slaves.append(slave)
         self.take_slaves()
         sockets.epoll_read(self.epoll, slave.fd, slave.fd)

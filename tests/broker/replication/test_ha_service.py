@@ -6,19 +6,21 @@ import asyncio
 import os
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
 
+from congreve.broker.replication import ha_service
 from congreve.broker.replication.frames import REPORT
-from congreve.broker.replication.ha_service import HAService
+from congreve.broker.replication.ha_service import SLAVES_MAX, HAService
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import SlaveConnection
-from congreve.broker.replication.slave_loop import CONNECTIONS_MAX, SlaveLoop
+from congreve.broker.replication.slave_loop import SlaveLoop
+from congreve.broker.replication.strangers import HANDSHAKE_S, STRANGERS_MAX, Strangers
 from congreve.engine.config import StoreConfig
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
@@ -78,41 +80,98 @@ def test_appends_signal_nothing_once_the_last_slave_is_removed(
             os.close(number)
 
 
-class SlowService(HAService):
-    """An HA port whose thread waits before it serves the first connection."""
+async def connected(service: HAService, report: bytes = REPORT.pack(0)) -> socket.socket:
+    peer = socket.socket()
+    peer.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(peer, (HOST, service.port))
+    if report:
+        await asyncio.get_running_loop().sock_sendall(peer, report)
+    return peer
 
-    gate = threading.Event()
 
-    def _connection(self, peer: socket.socket) -> SlaveConnection:
-        self.gate.wait()
-        return super()._connection(peer)
-
-
-async def test_connections_above_the_limit_are_closed(store: MessageStore) -> None:
-    service = SlowService(store, confirm_of(store), SETTINGS)
+async def test_slaves_above_the_limit_are_refused(store: MessageStore) -> None:
+    service = HAService(store, confirm_of(store), SETTINGS)
     service.listen(HOST, 0)
     loop = asyncio.get_running_loop()
     slaves: list[socket.socket] = []
     try:
-        for _ in range(CONNECTIONS_MAX + 1):
-            slave = socket.socket()
-            slave.setblocking(False)
-            slaves.append(slave)
-            await loop.sock_connect(slave, (HOST, service.port))
-            if len(slaves) <= CONNECTIONS_MAX:
-                await loop.sock_sendall(slave, REPORT.pack(0))
-        await asyncio.sleep(0.1)
-        service.gate.set()
-        await eventually(lambda: len(service.slaves()) == CONNECTIONS_MAX)
+        for number in range(SLAVES_MAX):
+            slaves.append(await connected(service))
+            await eventually(lambda number=number: len(service.slaves()) == number + 1)
+        slaves.append(await connected(service, b""))
         assert await loop.sock_recv(slaves[-1], 100) == b""
         assert await loop.sock_recv(slaves[0], 1 << 16)
         put(store)
         assert await loop.sock_recv(slaves[0], 1 << 16)
     finally:
-        service.gate.set()
         service.stop()
         for slave in slaves:
             slave.close()
+
+
+async def is_closed(peer: socket.socket) -> bool:
+    try:
+        return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 100), 60) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_strangers_take_no_place_of_a_slave(store: MessageStore) -> None:
+    service = HAService(store, confirm_of(store), SETTINGS)
+    service.listen(HOST, 0)
+    peers: list[socket.socket] = []
+    try:
+        first = await connected(service)
+        await eventually(lambda: len(service.slaves()) == 1)
+        for _ in range(5 * STRANGERS_MAX):
+            peers.append(await connected(service, b"a"))
+        for peer in peers[:-STRANGERS_MAX]:  # the newest have pushed out the oldest
+            assert await is_closed(peer)
+        second = await connected(service)
+        await eventually(lambda: len(service.slaves()) == 2)
+        peers += [first, second]
+    finally:
+        service.stop()
+        for peer in peers:
+            peer.close()
+
+
+async def test_a_stranger_has_one_time_for_all_its_bytes(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ha_service, "TICK_S", 0.02)
+    now = [1000.0]
+    service = HAService(store, confirm_of(store), SETTINGS)
+    service._strangers = Strangers(lambda: now[0])
+    service.listen(HOST, 0)
+    loop = asyncio.get_running_loop()
+    slave, stranger = await connected(service), await connected(service, b"a")
+    with slave, stranger:
+        try:
+            await eventually(lambda: len(service.slaves()) == 1 and len(service._strangers) == 1)
+            for _ in range(4):  # a byte keeps it from being silent
+                now[0] += HANDSHAKE_S / 3
+                with suppress(OSError):
+                    await loop.sock_sendall(stranger, b"a")
+                    await loop.sock_sendall(slave, REPORT.pack(0))
+            assert await is_closed(stranger)
+            assert len(service.slaves()) == 1
+        finally:
+            service.stop()
+
+
+def test_the_oldest_stranger_of_the_address_with_most_is_pushed_out() -> None:
+    strangers = Strangers()
+    cut: list[object] = []
+    strangers.enter("10.0.0.1", lambda: cut.append("the only one of its address"))
+    entered = [
+        strangers.enter("10.0.0.2", lambda number=number: cut.append(number))
+        for number in range(STRANGERS_MAX + 2)
+    ]
+    assert cut == [0, 1, 2]
+    strangers.leave(entered[-1])
+    strangers.enter("10.0.0.3", lambda: cut.append("after one has left"))
+    assert cut == [0, 1, 2] and len(strangers) == STRANGERS_MAX
 
 
 async def test_a_port_without_descriptors_rests_and_accepts_later(
