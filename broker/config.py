@@ -226,6 +226,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
     max_group_members: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
     max_group_subscriptions: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    # Of all groups together; a client has at most 20,000.
+    max_queue_locks: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
     # Connections in groups, of all groups together: of consumers, of producers.
     max_memberships: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
     # Memory of the subscriptions of all groups with consumers online.

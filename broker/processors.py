@@ -140,6 +140,7 @@ def _client_processors(managers: Managers, announced: Announced) -> tuple[Proces
             members=members,
             store=managers.store,
             memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            broker_name=managers.config.broker_name,
             pieces=pieces,
         ),
     )

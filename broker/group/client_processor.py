@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError, check_body_size
-from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.clients import CLIENT_ID_MAX, ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.group.subscription import is_tag_type
 from congreve.broker.metadata.metadata import Metadata
@@ -36,9 +36,6 @@ from congreve.table_limit import TableFullError
 
 HEARTBEAT_MAX = 192 * 1024
 """Bytes of a heartbeat: some six hundred subscriptions, unless a filter is long."""
-
-CLIENT_ID_MAX = 1024
-"""Characters of a client's id; the broker stores one for each connection."""
 
 ROUTE_WAIT_S = 1.0
 """How long a group's first heartbeat waits until name servers have its retry topic, in seconds: its

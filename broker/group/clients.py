@@ -7,6 +7,9 @@ from congreve.remoting.transport.connection import Connection
 
 CHANNEL_EXPIRED_S = 120
 
+CLIENT_ID_MAX = 1024
+"""Characters of a client's id; the broker stores one for each connection."""
+
 
 class ClientChannel(msgspec.Struct):
     """A client's id and version, and its connection.

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Generator, Mapping
 
 from congreve.broker.errors import RefusedError, check_body_size
+from congreve.broker.group.clients import CLIENT_ID_MAX
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX
@@ -34,7 +35,8 @@ _LOCKED_AT_ONCE = 200
 class ConsumerManageProcessor:
     """Members of a group, committed offsets, and locks for orderly consumption.
 
-    `memory` is the machine's memory in bytes. (RocketMQ: ConsumerManageProcessor.)
+    `memory` is the machine's memory in bytes, `broker_name` the name in the queues of clients.
+    (RocketMQ: ConsumerManageProcessor.)
     """
 
     def __init__(
@@ -44,10 +46,13 @@ class ConsumerManageProcessor:
         members: Members,
         store: MessageStore,
         memory: int,
+        broker_name: str,
         pieces: Pieces,
     ) -> None:
         self._metadata = metadata
         self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._broker_name = broker_name
         self._consumers = members.consumers
         self._offsets = metadata.offsets
         self._members = members
@@ -151,7 +156,10 @@ class ConsumerManageProcessor:
         return answer
 
     async def lock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Lock queues for a client; the answer lists the queues that it holds."""
+        """Lock queues for a client; the answer lists the queues that it holds.
+
+        It cannot hold queues of another broker, of topics or with ids that do not exist.
+        """
         body = await self._pieces.run(self._lock(request))
         return request.reply(ResponseCode.SUCCESS, body=body)
 
@@ -159,10 +167,21 @@ class ConsumerManageProcessor:
         body, account = _lock_body(request), self._members.account_of(request)
         yield
         held: list[MessageQueue] = []
-        for queues in _batches(body.mq_set):
+        for asked in _batches(body.mq_set):
+            queues = [queue for queue in asked if self._exists(queue)]
+            if queues and self._groups.find(body.consumer_group) is None:
+                break
             held += self._locks.lock(body.consumer_group, queues, body.client_id, account)
             yield
         return (yield from LockBatchResponseBody(lock_ok_mq_set=held).encode_steps())
+
+    def _exists(self, queue: MessageQueue) -> bool:
+        topic = self._topics.get(queue.topic)
+        return (
+            topic is not None
+            and queue.broker_name == self._broker_name
+            and 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
+        )
 
     async def unlock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Unlock queues of a client."""
@@ -184,4 +203,10 @@ def _batches(queues: list[MessageQueue]) -> Generator[list[MessageQueue], None, 
 
 def _lock_body(request: RemotingCommand) -> LockBatchRequestBody:
     check_body_size(request, LOCK_BODY_MAX)
-    return LockBatchRequestBody.decode(request.body)
+    body = LockBatchRequestBody.decode(request.body)
+    if len(body.client_id) > CLIENT_ID_MAX:
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a client id of {len(body.client_id)} characters: use at most {CLIENT_ID_MAX}",
+        )
+    return body

@@ -43,7 +43,10 @@ class Members:
         self.producers = ProducerManager(config, clock, monotonic)
         self.ids = ClientIds(monotonic)
         self.locks = RebalanceLockManager(
-            config.rebalance_lock_max_live_time, self._queues_freed, monotonic
+            config.rebalance_lock_max_live_time,
+            self._queues_freed,
+            monotonic,
+            lambda: config.max_queue_locks,
         )
         self._config = config
         self._groups = metadata.groups

@@ -267,7 +267,7 @@ def test_a_refused_client_is_removed_after_a_while(clock, seconds):
         clock.advance(LEASE_MS - 1)
         locks.lock("G", [queue(0)], "c1")
         at_once(locks.expiry_steps())
-    assert locks._refused == {"G": {}}
+    assert not locks._refused
     locks.unlock("G", [queue(0)], "c1")
     assert notified == []
 
@@ -281,6 +281,48 @@ def test_a_queue_has_one_holder_until_its_lease_ends(clock, seconds):
     assert locks.lock("G", [queue(0)], "c1") == [queue(0)]
     clock.advance(1)
     assert locks.lock("G", [queue(0), queue(1)], "c2") == [queue(1)]
+
+
+def test_locks_have_a_limit_and_expired_ones_make_room(clock, seconds):
+    locks = RebalanceLockManager(monotonic=seconds, most=lambda: 3)
+    assert locks.lock("G", [queue(0), queue(1)], "c1") == [queue(0), queue(1)]
+    assert locks.lock("H", [queue(0), queue(1)], "c2") == [queue(0)]
+    assert locks.lock("H", [queue(0), queue(1)], "c2") == [queue(0)], "it keeps what it has"
+    locks.unlock("G", [queue(0)], "c1")
+    assert locks.lock("H", [queue(1)], "c2") == [queue(1)]
+    clock.advance(LEASE_MS + 1)
+    assert locks.lock("G", [queue(1)], "c3") == [queue(1)], "in place of an expired lock"
+    assert len(locks) == 3
+    at_once(locks.expiry_steps())
+    assert len(locks) == 1
+    locks.unlock("G", [queue(1)], "c3")
+    assert len(locks) == 0 and not locks._groups and not locks._counts
+
+
+def test_one_client_leaves_locks_to_the_others(monkeypatch, seconds):
+    monkeypatch.setattr("congreve.broker.group.locks.OF_CLIENT_MAX", 2)
+    locks = RebalanceLockManager(monotonic=seconds)
+    assert locks.lock("G", [queue(0), queue(1), queue(2)], "c1") == [queue(0), queue(1)]
+    assert locks.lock("H", [queue(0)], "c1") == []
+    assert locks.lock("G", [queue(2)], "c2") == [queue(2)]
+
+
+def test_remembered_refusals_have_a_limit(clock, monkeypatch, seconds):
+    monkeypatch.setattr("congreve.broker.group.locks.REFUSALS_MAX", 2)
+    notified = []
+    locks = RebalanceLockManager(freed=lambda *of: notified.append(of), monotonic=seconds)
+    locks.lock("G", [queue(0)], "c1")
+    for number in range(9):
+        assert locks.lock("G", [queue(0)], f"other{number}") == []
+    clock.advance(LEASE_MS)
+    locks.lock("G", [queue(0)], "c1")
+    locks.lock("G", [queue(0)], "other0")
+    clock.advance(1)
+    at_once(locks.expiry_steps())
+    assert locks.lock("G", [queue(0)], "late") == []
+    locks.unlock("G", [queue(0)], "c1")
+    assert notified == [("G", {"other0", "late"})]
+    assert not locks._refused
 
 
 def test_only_the_holder_can_unlock(seconds):
