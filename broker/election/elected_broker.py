@@ -220,8 +220,11 @@ class ElectedBroker(Lifecycle):
         if self.broker is not None:
             store = self.broker.store
             begin, end = store.log.min_offset, store.log.max_offset
+            damage = self._damaged_at()
             self._known = self._known._replace(
-                has_messages=end > begin, store=store.identity, end=end
+                has_messages=end > begin,
+                store=store.identity,
+                end=end if damage is None else damage,
             )
         return self._known._replace(
             newest_epoch=self._epochs.epochs.newest,
@@ -298,6 +301,9 @@ class ElectedBroker(Lifecycle):
 
     async def _follow(self, master: Master | None) -> None:
         await self._run_slave()
+        if master is not None and (damage := self._damaged_at()) is not None:
+            logger.warning("the master has what is damaged here from %d on", damage)
+            self._cut_at = damage
         if self._cut_at is not None:
             await self._stop_broker()
             await asyncio.to_thread(self._cut_store, self._cut_at)
@@ -309,6 +315,11 @@ class ElectedBroker(Lifecycle):
         assert self.broker is not None
         assert isinstance(self.broker.replication, ElectionReplication)
         self.broker.replication.follow(master)
+
+    def _damaged_at(self) -> int | None:
+        """Where the first damage begins that the start found; None without any."""
+        recovery = None if self.broker is None else self.broker.store.recovery
+        return None if recovery is None or recovery.damaged_at < 0 else recovery.damaged_at
 
     async def _run_slave(self) -> None:
         if self.broker is not None and not self.broker.config.is_slave:

@@ -84,7 +84,9 @@ class ElectionReplication(Replication):
         known = epochs.epochs.cut(log.max_offset + 1)
         complete = self._role.complete
         found = CleanStop(self._store.identity, log.max_offset, known.newest)
-        complete.opened(found, found_clean=self._store.found_clean)
+        recovery = self._store.recovery
+        is_damaged = recovery is not None and recovery.damaged > 0
+        complete.opened(found, found_clean=self._store.found_clean and not is_damaged)
         term = self._role.term
         if term is None:
             epochs.save(known)

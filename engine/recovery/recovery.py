@@ -46,6 +46,7 @@ class RecoveryReport:
     records: int
     durable: int  # known to be on disk up to here
     damaged: int  # number of damaged ranges that were skipped
+    damaged_at: int  # where the first of them begins, -1 without one
     last_record: int  # -1 without one
     seconds: float
 
@@ -122,7 +123,7 @@ class Recovery:
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
         self._ends: dict[ConsumeQueue, int] = {}
         self._to_check = CHECKED_AT_START
-        self._damaged = 0
+        self._damaged, self._damaged_at = 0, -1
 
     def run(self, cut_at: int | None = None) -> RecoveryReport:
         """Recover log and queues. Raises StoreError or BackendError.
@@ -132,7 +133,7 @@ class Recovery:
         began = time.monotonic()
         segments = self._log.segments
         if not segments:
-            return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, 0.0)
+            return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, -1, 0.0)
         self._check_mark()
         plan = self._plan()
         records = 0
@@ -164,6 +165,7 @@ class Recovery:
             records=records + scanner.records,
             durable=durable,
             damaged=self._damaged,
+            damaged_at=self._damaged_at,
             last_record=last_record,
             seconds=time.monotonic() - began,
         )
@@ -357,6 +359,8 @@ class Recovery:
         """
         bad, base = scanner.position, segment.base_offset
         self._damaged += 1
+        if self._damaged_at < 0 or bad < self._damaged_at:
+            self._damaged_at = bad
         if scanner.pass_body(segment, base, bad):
             logger.error("the record at %d in %s is damaged", bad, segment.path)
             return scanner.position

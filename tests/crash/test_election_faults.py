@@ -37,6 +37,7 @@ LEASE_S = 2
 DISK = 64 << 20
 PIECE = 64 << 10
 LARGE = 60_000
+LOST = 5_000
 HOUR_S = 3600
 MADE = itertools.count()
 FULL_DISK = "fill disk of slave"
@@ -163,6 +164,47 @@ async def create_and_kill(group: ElectedProcesses, master: int) -> None:
         assert has_topic(group.members[member].store, topic, queues), f"{topic}, member {member}"
 
 
+async def lose_end(group: ElectedProcesses, history: History, victim: int) -> None:
+    """Shorten a slave's log while it is down, and kill the master before the slave is back."""
+    before = await group.state()
+    assert before.master is not None
+    master = before.master.member
+    group.members[victim].kill()
+    shorten(group.members[victim].store)
+    group.members[master].kill()
+    group.start(victim)
+    if len(group.members) == 2:
+        await asyncio.sleep(3 * LEASE_S)
+        state = await group.state()
+        assert state.master is None or state.master.member != victim, "it lacks messages"
+    else:
+        await history.acknowledges()
+    group.start(master)
+    await history.acknowledges()
+
+
+async def lose_power(group: ElectedProcesses, history: History, victim: int) -> None:
+    """All members lose power, and one of them the end of its log."""
+    for member in group.members.values():
+        member.kill()
+    shorten(group.members[victim].store)
+    for number in group.members:
+        group.start(number)
+    await history.acknowledges()
+
+
+def shorten(store: Path) -> None:
+    """Overwrite the last bytes of a log with zeros, as if they had not reached the disk."""
+    segments = sorted(file for file in (store / "commitlog").iterdir() if file.name.isdecimal())
+    for segment in reversed(segments):
+        if end := len(segment.read_bytes().rstrip(b"\0")):
+            start = max(end - LOST, 0)
+            with segment.open("r+b") as file:
+                file.seek(start)
+                file.write(bytes(end - start))
+            return
+
+
 async def set_clock_back(group: ElectedProcesses, history: History, victim: int) -> None:
     """Set it back by an hour, start a process that recovers then, and set it forward again."""
     group.clocks[victim].shift(-HOUR_S)
@@ -254,6 +296,9 @@ FAULTS: dict[str, Fault] = {
     "kill slave": kill,
     "set clock of master back": set_clock_back,
     "set clock of slave back": set_clock_back,
+    "lose end of slave's log": lose_end,
+    "lose power, and end of slave's log": lose_power,
+    "lose power, and end of master's log": lose_power,
     "pause master": pause,
     "pause slave": pause,
     "hold etcd of master": hold_etcd(),
@@ -347,6 +392,14 @@ async def test_a_killed_master_and_a_stale_master_lose_no_message(tmp_path: Path
 async def test_clocks_that_are_set_back_lose_no_message(tmp_path: Path) -> None:
     await run_faults(tmp_path, ["set clock of master back", "set clock of slave back"], 2)
     assert is_set_back(tmp_path / "1" / "store") and is_set_back(tmp_path / "2" / "store")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_member_that_lost_the_end_of_its_log_loses_no_message(
+    tmp_path: Path, count: int
+) -> None:
+    await run_faults(tmp_path, [kind for kind in FAULTS if "lose" in kind], count)
 
 
 @pytest.mark.crash

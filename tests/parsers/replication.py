@@ -8,6 +8,7 @@ from congreve.broker.election.frames import (
     MasterHandshake,
     Report,
     SlaveHandshake,
+    StoreName,
     Transfer,
     from_master,
     from_slave,
@@ -30,9 +31,10 @@ def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
     yield Parser("log of a master", ("engine/recovery/scan.pyx",), _received, RECORDS)
     epochs = Epochs((Epoch(1, 0), Epoch(2, 500)))
+    slave_frames = StoreName("ab" * 16), SlaveHandshake(1), Report(7)
     transfer = Transfer(9, 500, Epoch(2, 500), 400).encode()
     for name, parse, seeds in (
-        ("slave", from_slave, [SlaveHandshake(1).encode(), Report(7).encode()]),
+        ("slave", from_slave, [each.encode() for each in slave_frames]),
         ("master", from_master, [MasterHandshake(9, 2, epochs).encode(), transfer]),
     ):
         yield Parser(f"AutoSwitch frames of a {name}", ("broker/election/frames.py",), parse, seeds)

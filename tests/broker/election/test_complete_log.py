@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from harness.eventually import eventually
 from harness.replication.elected import ElectedGroup
 from harness.replication.etcd import Etcd
+from harness.replication.replicas import log_bytes
 
 from congreve.broker.election.complete_log import CleanStop, CleanStopFile, CompleteLog
 from congreve.broker.election.coordinator import GroupState, LogEnd, Master, Seat
@@ -186,3 +188,29 @@ async def test_after_a_power_cut_of_all_the_longest_log_is_elected(
         assert await group.master() == 2
         await eventually(lambda: group.in_sync() == {1, 2})
         assert group.broker(1).store.log.max_offset == end
+
+
+async def test_a_member_with_a_damaged_log_copies_what_was_damaged(
+    tmp_path: Path, etcd: Etcd, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ElectedGroup(tmp_path, etcd) as group:
+        await filled(group)
+        store = group.broker(2).store
+        root = Path(store.config.root_dir)
+        await eventually((root / "congreve" / "durable.json").exists)
+        queues = [queue for queue in store.queues if queue.topic == TOPIC]
+        offset = sorted(queue[each][0] for queue in queues for each in range(queue.max))[4]
+        image = tmp_path / "image"
+        shutil.copytree(root, image)  # as a kill leaves it
+        await group.stop(2)
+        shutil.rmtree(root)
+        image.rename(root)
+        segment = min(Path(store.config.commit_log_dir).iterdir())
+        with segment.open("r+b") as file:
+            file.seek(segment.read_bytes().index(b"body", offset))
+            file.write(b"Body")
+        await group.start(2)
+        of_master = Path(group.broker(1).store.config.root_dir)
+        await eventually(lambda: log_bytes(root) == log_bytes(of_master))
+        await eventually(lambda: group.in_sync() == {1, 2})
+        assert "the master has what is damaged here" in caplog.text
