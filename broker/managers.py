@@ -35,10 +35,11 @@ class Managers:
         self.pieces = Pieces()
         self.metadata = Metadata(config, clock, self.pieces, store.files)
         self.files = StateFiles(config.store, self.metadata, store.files)
-        self.topic_deletion = TopicDeletion(
-            self.metadata.topics, self.metadata.deleted_topics, store
-        )
         self.members = Members(config, self.metadata, clock, self.pieces, monotonic)
+        self.topic_deletion = TopicDeletion(
+            *(self.metadata.topics, self.metadata.deleted_topics, store),
+            readers_of=self.members.consumers.sharing,
+        )
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic, config.broker_cluster_name)
         topics = self.metadata.topics
         self.delayed = DelayedMessages(

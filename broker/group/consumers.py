@@ -193,6 +193,14 @@ class ConsumerManager:
         """Online groups that subscribe to `topic` (queryTopicConsumeByWho)."""
         return [name for name, group in self.groups.items() if topic in group.subscriptions]
 
+    def sharing(self, topic: str) -> list[str]:
+        """Those of groups_of() whose members share the queues."""
+        return [
+            name
+            for name in self.groups_of(topic)
+            if self.groups[name].message_model != "BROADCASTING"
+        ]
+
     def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Connection]]:
         """Connections whose client sent no heartbeat for that long."""
         limit = self._monotonic() - older_than_s

@@ -5,7 +5,7 @@ created again after its deletion does not have the messages of the earlier topic
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -19,13 +19,15 @@ UNDER_WAY = -1
 
 
 class DeletedTopicTable(msgspec.Struct, rename="camel"):
-    """Content of deletedTopics.json: topic -> the log's end when it was deleted.
+    """Content of deletedTopics.json: topic -> the log's end when it was deleted, and the groups
+    that were reading it then.
 
     It has a checksum, because a flipped bit in an end could hide messages of a recreated topic.
     """
 
     topics: dict[str, int] = {}
     made_again: dict[str, int] = {}
+    readers: dict[str, list[str]] = {}
 
 
 class DeletedTopics:
@@ -34,6 +36,7 @@ class DeletedTopics:
     def __init__(self, own_dir: str, files: FileSystem = DISK) -> None:
         self._ends: dict[str, int] = {}
         self._made_again: dict[str, int] = {}
+        self._readers: dict[str, list[str]] = {}
         self._store = StateFile(os.path.join(own_dir, "deletedTopics.json"), files=files)
         self.file = Changes(self._store.path, self._table, self._write)
 
@@ -44,13 +47,17 @@ class DeletedTopics:
         """Read deletedTopics.json. Raises StoreError when it cannot be used."""
         self._store.load(self._parse)
 
-    async def begin(self, topics: Iterable[str]) -> None:
+    async def begin(self, topics: Iterable[str], readers: Mapping[str, Iterable[str]]) -> None:
         """Record deletions on disk: after a kill, the next start finishes them.
 
-        Raises StoreError if the file cannot be written; no deletion is recorded then.
+        `readers` are the groups that read these topics now. Raises StoreError if the file cannot be
+        written; no deletion is recorded then.
         """
         for topic in topics:
             self._ends[topic] = UNDER_WAY
+            groups = {*self._readers.get(topic, ()), *readers.get(topic, ())}
+            if groups:
+                self._readers[topic] = sorted(groups)
         self.file.changed()
         try:
             await self.file.saved()
@@ -88,6 +95,14 @@ class DeletedTopics:
         known = {**self._made_again, **self._ends}
         return {topic: log_end for topic, log_end in known.items() if log_end != UNDER_WAY}
 
+    def was_deleted(self, topic: str) -> bool:
+        """Whether a topic was deleted, and perhaps made again."""
+        return topic in self._ends or topic in self._made_again
+
+    def readers(self, topic: str) -> Collection[str]:
+        """The groups that were reading a topic when it was deleted."""
+        return self._readers.get(topic, ())
+
     def forget(self, log_begin: int, log_end: int) -> None:
         """Drop the topics without records in the log, and those of another log."""
         for ends in (self._ends, self._made_again):
@@ -95,15 +110,18 @@ class DeletedTopics:
                 if end != UNDER_WAY and not log_begin < end <= log_end:
                     del ends[topic]
                     self.file.changed()
+        for topic in self._readers.keys() - self._ends.keys() - self._made_again.keys():
+            del self._readers[topic]
 
     def _parse(self, text: str) -> bool:
         table = msgspec.json.decode(unseal(text), type=DeletedTopicTable)
         self._ends.update(table.topics)
         self._made_again.update(table.made_again)
+        self._readers.update(table.readers)
         return True
 
     def _table(self) -> DeletedTopicTable:
-        return DeletedTopicTable(dict(self._ends), dict(self._made_again))
+        return DeletedTopicTable(dict(self._ends), dict(self._made_again), dict(self._readers))
 
     def _write(self, table: DeletedTopicTable) -> None:
         self._store.replace(seal(msgspec.json.encode(table)))

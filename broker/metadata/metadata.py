@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager
+from congreve.broker.metadata.former_readers import FormerReaders
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.topics import TopicConfigManager
@@ -25,6 +26,7 @@ class Metadata:
         self.offsets = ConsumerOffsetManager(config)
         self.filters = ConsumerFilterManager(config, clock, pieces)
         self.deleted_topics = DeletedTopics(config.store.own_dir, files)
+        self.former_readers = FormerReaders(self.deleted_topics, self.offsets)
 
     def missing(
         self, *, topics: tuple[str, ...] = (), group: str | None = None

@@ -37,6 +37,9 @@ Table = Mapping[str, Mapping[int, int]]
 Commit = tuple[str, str, int, int]
 """Group, topic, queue id and the offset that was committed there."""
 
+Refused = Callable[[tuple[str, str, int], int, int], bool]
+"""Whether a commit is ignored: of a group, topic and queue id, the offset and the present one."""
+
 
 class ConsumerOffsetManager:
     """`topic@group` -> queue id -> offset of the next message to consume; the last write wins.
@@ -53,12 +56,17 @@ class ConsumerOffsetManager:
         self._limit = TableLimit(
             "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
         )
+        self._refused: Refused = lambda place, offset, known: False
         self._sources: list[Callable[[], Iterable[Commit]]] = []
         self._changes = 0
         self._dirty = False
         self._texts = EntryTexts(self._entry_text)
         self._acknowledged: Acknowledged = {}
         self.journal: TableFile = MemoryOnly()
+
+    def refuse(self, refused: Refused) -> None:
+        """Ignore the commits of clients for which `refused` is true."""
+        self._refused = refused
 
     def follow(self, source: Callable[[], Iterable[Commit]]) -> None:
         """Collect another thread's commits before each use; `source` returns those since its last
@@ -108,7 +116,10 @@ class ConsumerOffsetManager:
                 self._commit(*commit)
 
     def _commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        if offset >= 0 and group != TRANS_GROUP:
+        if offset < 0 or group == TRANS_GROUP:
+            return
+        known = self.table.get(topic + _SEPARATOR + group, {}).get(queue_id, NO_OFFSET)
+        if not self._refused((group, topic, queue_id), offset, known):
             self.note(group, topic, queue_id, offset)
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:

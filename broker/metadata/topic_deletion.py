@@ -1,7 +1,7 @@
 """Removal of the queues of deleted topics (RocketMQ: DefaultMessageStore.destroyLogicQueue)."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.state_writer import Changes
@@ -20,8 +20,14 @@ class TopicDeletion:
     """
 
     def __init__(
-        self, topics: TopicConfigManager, deleted: DeletedTopics, store: MessageStore
+        self,
+        topics: TopicConfigManager,
+        deleted: DeletedTopics,
+        store: MessageStore,
+        readers_of: Callable[[str], Collection[str]],
     ) -> None:
+        """`readers_of` are the groups that read a topic now, and share its queues."""
+        self._readers_of = readers_of
         self._topics = topics
         self._deleted = deleted
         self._store = store
@@ -32,9 +38,9 @@ class TopicDeletion:
         )
         """The checkpoints that are due."""
 
-    async def begin(self, topics: Iterable[str]) -> None:
+    async def begin(self, topics: Collection[str]) -> None:
         """Record on disk that these topics are being deleted. Raises StoreError if that fails."""
-        await self._deleted.begin(topics)
+        await self._deleted.begin(topics, {topic: self._readers_of(topic) for topic in topics})
 
     async def finish(self, topics: Iterable[str]) -> None:
         """Remove the topics' queues, and record on disk that begin()'s deletions are done.

@@ -182,6 +182,9 @@ class PullMessageProcessor:
     ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         header = PullMessageRequestHeader.read(request)
         group, wanted = self._checks.check(header, connection)
+        first = self._beginning(header)
+        if first is not None:
+            return self._begin_again(request, header, first)
         found = self._get(header, wanted, repair=False)
         if self.archived is not None and self._is_archived(header):
             answered = partial(self._answer_archived, request, connection, header, group)
@@ -220,6 +223,8 @@ class PullMessageProcessor:
             return None
         if not self._groups.is_saved(header.consumer_group):
             return None
+        if self._beginning(header) is not None:
+            return None
         return self._validated(header, group, wanted)
 
     def _validated(
@@ -251,6 +256,10 @@ class PullMessageProcessor:
         try:
             header = PullMessageRequestHeader.read(request)
             group, wanted = self._checks.check(header, held.connection)
+            first = self._beginning(header)
+            if first is not None:
+                self.waker.answer(held, self._begin_again(request, header, first))
+                return
             found = self._get(header, wanted, repair=False)
             if found.status is GetStatus.DAMAGED:
                 if self.waker.repair(held, found.next_offset):
@@ -325,6 +334,27 @@ class PullMessageProcessor:
     ) -> GetResult:
         topic, queue_id, count = header.topic, header.queue_id, max(header.max_msg_nums, 1)
         return self._store.get(topic, queue_id, header.queue_offset, count, *wanted, repair=repair)
+
+    def _beginning(self, header: PullMessageRequestHeader) -> int | None:
+        """Where a consumer of a deleted topic begins to read the next one of its name."""
+        if self._config.is_slave:
+            return None
+        topic, queue_id = header.topic, header.queue_id
+        ends = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        place = header.consumer_group, topic, queue_id
+        return self._metadata.former_readers.beginning(place, header.queue_offset, ends)
+
+    def _begin_again(
+        self, request: RemotingCommand, header: PullMessageRequestHeader, first: int
+    ) -> RemotingCommand:
+        fields = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=first,
+            min_offset=max(self._store.min_offset(header.topic, header.queue_id), 0),
+            max_offset=max(self._store.max_offset(header.topic, header.queue_id), 0),
+        ).fields()
+        remark = f"topic[{header.topic}] was deleted and created again"
+        return request.reply(ResponseCode.PULL_OFFSET_MOVED, remark, fields)
 
     def _answer(
         self,
