@@ -1,7 +1,5 @@
 """Parking of delayed messages (RocketMQ: CommitLog, 5.x: HookUtils)."""
 
-import re
-
 import msgspec
 
 from congreve.broker.errors import RefusedError
@@ -21,7 +19,6 @@ _TIMES = (
 _TIMER_NAMES = frozenset(
     (*(name for name, _, _ in _TIMES), properties.TIMER_OUT_MS, properties.TIMER_DEL_UNIQUE_KEY)
 )
-_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def delay_level(record: Record) -> int:
@@ -94,12 +91,13 @@ def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
             ResponseCode.SYSTEM_ERROR,
             "accurate timer message is not enabled, timerWheelEnable is false",
         )
-    if not _NUMBER.fullmatch(found[name]):
+    number = properties.java_integer(found[name], bits=64)
+    if number is None:
         raise RefusedError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"timer message illegal: {name}={found[name]!r} is not a number of ms or s",
         )
-    due = int(found[name]) * unit_ms + (now_ms if counts_from_now else 0)
+    due = number * unit_ms + (now_ms if counts_from_now else 0)
     limit_ms = config.timer_max_delay_sec * 1_000
     if due - now_ms > limit_ms:
         raise RefusedError(

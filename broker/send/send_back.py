@@ -90,6 +90,8 @@ class SendBackProcessor:
         queue_id = self._pick(group.retry_queue_nums)
         again = _again(record, target.topic_name, queue_id, level, self._config.acl_enable)
         origin = again.properties[properties.RETRY_TOPIC]
+        if origin not in self._topics.table:  # its producer may have set it
+            origin = target.topic_name
         if record.reconsume_times >= attempts or header.delay_level < 0:
             again = dead_letter(again, header.group)
         else:

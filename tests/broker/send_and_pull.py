@@ -57,14 +57,14 @@ class Bench:
         self.topics, self.groups = metadata.topics, metadata.groups
         self.offsets = metadata.offsets
         self.consumers = ConsumerManager(BrokerConfig(), lambda *_: None)
-        stats = BrokerStats(self.clock, lambda: self.store.queues)
+        self.stats = BrokerStats(self.clock, lambda: self.store.queues)
         self.group_commit = GroupCommit(self.store.log.backend, self.config.store)
         self.pulls = PullMessageProcessor(
             config=self.config,
             metadata=metadata,
             consumers=self.consumers,
             store=self.store,
-            stats=stats,
+            stats=self.stats,
             clock=self.clock,
             quota=PullQuota(QuotaTable(), lambda *_: None),
         )
@@ -86,7 +86,7 @@ class Bench:
             metadata=metadata,
             store=self.store,
             group_commit=self.group_commit,
-            stats=stats,
+            stats=self.stats,
             pick=lambda bound: bound - 1,
         )
         self.handlers = answer_errors(

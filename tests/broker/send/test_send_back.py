@@ -89,6 +89,7 @@ def test_every_message_that_was_stored_can_be_sent_back(bench, size, attempts, c
 @pytest.mark.parametrize("size", STORED_SIZES)
 def test_every_copy_of_a_stored_message_is_taken_back(bench, size, attempts):
     of_client = {"MIN_OFFSET": "0", "MAX_OFFSET": "1", "CONSUME_START_TIME": "1700000000000"}
+    of_client |= {"RECONSUME_TIME": "1", "MAX_RECONSUME_TIMES": "16"}
     of_retry = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "7F" * 16, "DELAY": "3"}
     properties = text(**large(size), CLUSTER="C", **of_client, **of_retry)
     sent = bench.send(
@@ -98,6 +99,14 @@ def test_every_copy_of_a_stored_message_is_taken_back(bench, size, attempts):
     topic, stored = again(bench)
     assert stored.items() >= large(size).items()
     assert topic == ("%RETRY%G" if size <= LARGEST_RETRY and attempts else "%DLQ%G")
+
+
+def test_a_topic_that_a_sender_invents_is_not_counted(bench):
+    bench.send(properties=text(RETRY_TOPIC="invented"))
+    assert back(bench).code == 0
+    assert back(bench, delay_level=-1).code == 0
+    assert bench.stats._sent_back == {("%RETRY%G", "G"): 2}
+    assert bench.stats.dead_letters == {("%RETRY%G", "G"): 1}
 
 
 def test_properties_of_a_copy_that_no_record_can_hold_are_refused(bench):
