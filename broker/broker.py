@@ -15,6 +15,7 @@ from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
 from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S
+from congreve.broker.coalesced import Coalesced
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
 from congreve.broker.config_file import keyword_texts, load_config
 from congreve.broker.console_process import console_process
@@ -182,6 +183,7 @@ class Broker(Lifecycle):
         check_ports(self.config.bind_address, (port, port - VIP_DISTANCE) if port else ())
         self._beside = [each for each in (self._lake, console_process(self.config)) if each]
         self._started = True
+        self.store.on_shown = Coalesced(self._shown)
         self._log_levels.apply(self.config.log_levels)
         try:
             self._metrics.listen()
@@ -368,6 +370,11 @@ class Broker(Lifecycle):
         self.managers.delayed.arrived(queue)
         if self._paths is not None:
             self._paths.notify(queue)
+
+    def _shown(self) -> None:
+        self.managers.delayed.shown()
+        if self._paths is not None:
+            self._paths.show_more()
 
     def _connection_closed(self, connection: Connection) -> None:
         assert self._paths is not None, "connections come after the paths"

@@ -202,6 +202,12 @@ class MessagePaths:
             if watchers & watcher_of_lane(number):
                 lane.notify(queue)
 
+    def show_more(self) -> None:
+        """Wake the pulls that wait for entries which readers see only now."""
+        self.pulls.long_polling.shown()
+        for lane in self.lanes:
+            lane.show_more()
+
     def dismiss_pulls(self) -> None:
         """Answer all waiting pulls that the broker stops; their connections are closed next."""
         self.pulls.stop()

@@ -1,6 +1,6 @@
 """The reads of a store: by queue offset, physical offset, key and time."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import DamagedEntryError
@@ -35,6 +35,14 @@ class ReadableStore:
         self.index = index
         self.repair = repair
         self._reader = Reader(config, log, repair.repair)
+        self.on_shown: Callable[[], None] | None = None
+        """show_below() calls it on its caller's thread."""
+
+    def show_below(self, physical_offset: int) -> None:
+        """Let readers see only the messages before this offset; at first they see all."""
+        self.log.show_below(physical_offset)
+        if self.on_shown is not None:
+            self.on_shown()
 
     @property
     def limits(self) -> Limits:
@@ -67,6 +75,12 @@ class ReadableStore:
     def record_size(self, physical_offset: int) -> int:
         """Bytes of the record that begins at this offset; 0 if there is no valid one."""
         return len(self.log.read(physical_offset) or b"")
+
+    def shown_record_at(self, physical_offset: int) -> memoryview | None:
+        """record_at() without repair, but only for a record that readers see."""
+        found = self.record_at(physical_offset, repair=False)
+        shown = found is not None and physical_offset + len(found) <= self.log.shown_end
+        return found if shown else None
 
     def record_at(self, physical_offset: int, *, repair: bool = True) -> memoryview | None:
         """read(), but only for a record that its consume queue leads to.
@@ -126,19 +140,23 @@ class ReadableStore:
         return -1 if queue is None else queue.min
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Offset of the next message; 0 if the queue does not exist (getMaxOffsetInQueue)."""
+        """Offset after the last message that readers see; 0 if the queue does not exist
+        (getMaxOffsetInQueue)."""
         queue = self.queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max
+        return 0 if queue is None else self.log.end_of(queue)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The offset stored at a time (RocketMQ: getOffsetInQueueByTime)."""
         queue = self.queues.find(topic, queue_id)
-        return 0 if queue is None else queue.offset_at_time(timestamp_ms, self._store_time_of)
+        if queue is None:
+            return 0
+        end = self.log.end_of(queue)
+        return queue.offset_at_time(timestamp_ms, self._store_time_of, end)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time of one message in ms; -1 without one."""
         queue = self.queues.find(topic, queue_id)
-        if queue is None or not queue.min <= offset < queue.max:
+        if queue is None or not queue.min <= offset < self.log.end_of(queue):
             return -1
         physical_offset, size, _ = queue[offset]
         return self._store_time_of(physical_offset, size)
@@ -146,7 +164,7 @@ class ReadableStore:
     def store_time_in_memory(self, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
         """store_time() and -1; without waiting for the disk -1 and the record's physical offset."""
         queue = self.queues.find(topic, queue_id)
-        if queue is None or not queue.min <= offset < queue.max:
+        if queue is None or not queue.min <= offset < self.log.end_of(queue):
             return -1, -1
         physical_offset, size, _ = queue[offset]
         segment = self.log.segment_at(physical_offset)

@@ -156,7 +156,7 @@ class ClientAdminProcessor:
             _, offset = parse_offset_message_id(header.msg_id or "")
         except RecordError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        found = self._store.record_at(offset, repair=False)
+        found = self._store.shown_record_at(offset)
         if found is None:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"no message with the offset id {header.msg_id}"

@@ -83,6 +83,7 @@ class ScheduleMessageService:
         self._running = False
         self._saved_end: int | None = None  # the log's end in the file; None without a file
         self._changed = False
+        self._hides = False  # whether a queue has entries that readers do not see yet
         self._followed_end: int | None = None  # of the log, when a master had this progress
         self._repairs: dict[int, tuple[int, Future[int]]] = {}  # level -> offset, its repair
         self.offset_table: dict[int, int] = {}  # level -> next offset in its queue
@@ -189,17 +190,29 @@ class ScheduleMessageService:
             logger.warning("the store delays delivery of delayed messages: %s", reason)
             return STORE_REFUSES_S
         now = self._clock.now()
+        self._hides = False
         waits = [
             self._deliver(level, queue, now)
             for level, queue in self._levels()
-            if self.offset_table.get(level, 0) < queue.max
+            if self.offset_table.get(level, 0) < self._end_of(queue)
         ]
         return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    def _end_of(self, queue: ConsumeQueue) -> int:
+        """The end of what is delivered of a queue when it is due."""
+        end = self._store.log.end_of(queue)
+        self._hides |= end < queue.max
+        return end
+
+    def shown(self) -> None:
+        """Report that readers see more of the log than before."""
+        if self._hides:
+            self._wake_in(0.0)
 
     def pending(self) -> dict[int, tuple[int, int]]:
         """Level -> next offset and end of its queue (brokerStatus: scheduleMessageOffset_N)."""
         return {
-            level: (self.offset_table[level], queue.max)
+            level: (self.offset_table[level], self._store.log.end_of(queue))
             for level, queue in self._levels()
             if level in self.offset_table
         }
@@ -230,7 +243,8 @@ class ScheduleMessageService:
             self._recalls.note_skipped(level, before)
             self._set(level, before + 1)
             return 0.0
-        limit = LEVEL_CHUNK if recalled is None else min(LEVEL_CHUNK, recalled - before)
+        end = self._end_of(queue)
+        limit = min(LEVEL_CHUNK, (end if recalled is None else min(recalled, end)) - before)
         after = run.deliver_level(
             queue, before, limit, now_ms=now, delay_ms=delay_ms, passes=repaired + 1
         )
@@ -265,7 +279,7 @@ class ScheduleMessageService:
             return REPAIR_STEP_S
         if run.next_due:
             return max(run.next_due - now, 0) / 1000
-        return 0.0 if after < queue.max else None
+        return 0.0 if after < end else None
 
     def _set(self, level: int, offset: int) -> None:
         if offset != self.offset_table.get(level, 0):

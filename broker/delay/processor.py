@@ -271,7 +271,7 @@ class DelayedMessageProcessor:
             if queue is None:
                 continue
             first = max(self._delayed.levels.offset_table.get(level, 0), queue.min)
-            stop = min(queue.max, first + ENTRIES_MAX)
+            stop = min(self._store.log.end_of(queue), first + ENTRIES_MAX)
             for start in range(first, stop, STEP):
                 entries = queue.entries(start, min(start + STEP, stop))
                 wanted = entries["size"] != FILLER_SIZE
@@ -290,7 +290,7 @@ class DelayedMessageProcessor:
         queue = self._store.queues.find(TIMER_TOPIC, TIMER_QUEUE_ID)
         if index is None or queue is None:
             return
-        stop = queue.max
+        stop = self._store.log.end_of(queue)
         for start in range(max(queue.min, stop - ENTRIES_MAX), stop, STEP):
             rows = index.pending(start, min(start + STEP, stop))
             rows = rows[~numpy.isin(rows[:, 1], self._delayed.recalls.timed_offsets())]

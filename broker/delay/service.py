@@ -108,5 +108,10 @@ class DelayedMessages:
         elif queue.topic == TIMER_TOPIC:
             self.timers.arrived(queue)
 
+    def shown(self) -> None:
+        """Report that readers see more of the log than before."""
+        self.levels.shown()
+        self.timers.shown()
+
     def _durable(self) -> bool:
         return self._store.wait_durable(self._store.log.max_offset, DURABLE_LIMIT_S)

@@ -56,6 +56,7 @@ class TimerMessageService:
         self._index: TimerIndex | None = None
         self._job: asyncio.Task[None] | None = None
         self._repair: Future[int] | None = None
+        self._hides = False  # whether the queue has entries that readers do not see yet
 
     async def start(self) -> None:
         """Start delivery; the store must be open. A slave must not call this.
@@ -90,6 +91,11 @@ class TimerMessageService:
         """Report that a message was parked."""
         if self._index is not None:
             self._timer.set(GATHER_S)
+
+    def shown(self) -> None:
+        """Report that readers see more of the log than before."""
+        if self._index is not None and self._hides:
+            self._timer.set(0.0)
 
     def save(self) -> None:
         """Save the index soon."""
@@ -144,6 +150,7 @@ class TimerMessageService:
             repair, self._repair = self._repair, None
             if repair.exception() is not None:
                 raise StoreError(f"cannot repair the timer queue: {repair.exception()}")
+        self._hides = self._store.log.is_hiding(index.queue)
         more = index.ingest() > 0
         if index.damaged is not None:
             self._repair = self._store.repairs.start(index.queue, index.damaged)

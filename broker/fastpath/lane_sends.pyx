@@ -56,6 +56,7 @@ cdef enum:
     ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
     DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
     END_PULLS = entry_kinds.TO_SINK + 2
+    SHOWN = entry_kinds.TO_SINK + 3
 
 ARRIVED_KIND = ARRIVED
 """Watched queues got entries; queues_of() returns them."""
@@ -125,6 +126,11 @@ cdef class LaneSends(LaneSink):
         """Check the pulls of this lane that wait for the queue; any thread may call it."""
         self.arrived(<void *> queue)
 
+    def show_more(self):
+        """Check the pulls that wait until readers see more of the log; any thread may call it."""
+        if self.mailbox is not None:
+            self.mailbox.post(SHOWN, -1, NULL, 0, 0, True)
+
     def dismiss(self, bytes remark not None):
         """Answer all waiting pulls with SERVICE_NOT_AVAILABLE, and let no other pull wait."""
         if self.mailbox is not None:
@@ -187,6 +193,8 @@ cdef class LaneSends(LaneSink):
         if entry.kind == ARRIVED_IN_LANE:
             memcpy(&queue, entry.data, sizeof(void *))
             self.pulls.polling.arrived(queue)
+        elif entry.kind == SHOWN:
+            self.pulls.polling.shown()
         elif entry.kind == END_PULLS:
             self.pulls.end_all()
         else:

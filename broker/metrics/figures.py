@@ -139,7 +139,7 @@ class FigureCollector:
         queues = list(self._store.queues.of_topic(name))
         ends = expired = put_size = 0
         for queue in queues:
-            ends += queue.max
+            ends += self._store.log.end_of(queue)
             expired += queue.min
             put_size += queue.put_bytes
         return TopicFigures(
@@ -182,7 +182,7 @@ class FigureCollector:
             row.members, row.model = len(online.channels), online.message_model
         oldest = now = self._clock.now()
         for number, queue in enumerate(list(self._store.queues.of_topic(topic))):
-            queue_id, first, end = queue.queue_id, queue.min, queue.max
+            queue_id, first, end = queue.queue_id, queue.min, self._store.log.end_of(queue)
             offset = offsets.get(queue_id, 0)
             row.consumed += offset
             row.end += end

@@ -46,7 +46,7 @@ class TableLag:
             queues = list(self._store.queues.of_topic(topic))
             for queue in queues:
                 end = self._tables.end(queue)
-                first, stop = max(end, queue.min), queue.max
+                first, stop = max(end, queue.min), self._store.log.end_of(queue)
                 if first < stop:
                     behind += stop - first
                     oldest = min(oldest, self._times.of(topic, queue.queue_id, first, now))

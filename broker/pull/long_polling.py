@@ -25,8 +25,9 @@ class LongPolling:
     """Waiting pulls by queue; one event loop owns it (RocketMQ: PullRequestHoldService).
 
     `watch(queue)` asks for one call of arrived() when the queue gets its next entry, and returns
-    the queue's end. `wake(held)` answers the pull if its queue has messages for it, and returns
-    whether it did; `resume(held)` executes the pull again and answers it with any result;
+    the queue's end; `hides(queue)` returns whether readers do not see all of it, and shown() is
+    called when they see more. `wake(held)` answers the pull if its queue has messages for it, and
+    returns whether it did; `resume(held)` executes the pull again and answers it with any result;
     `dismiss(held)` answers that the broker stops. A peer with too many unread bytes gets its
     answers as it reads.
     """
@@ -35,11 +36,13 @@ class LongPolling:
         self,
         *,
         watch: Callable[[ConsumeQueue], int],
+        hides: Callable[[ConsumeQueue], bool],
         wake: Callable[[SuspendedPull], bool],
         resume: Callable[[SuspendedPull], None],
         dismiss: Callable[[SuspendedPull], None],
     ) -> None:
         self._watch = watch
+        self._hides = hides
         self._wake = wake
         self._readers = SlowReaders(resume)
         self._dismiss = dismiss
@@ -51,6 +54,7 @@ class LongPolling:
         self._bytes = 0
         self._stopped = False
         self._arrived: set[ConsumeQueue] = set()
+        self._hidden: set[ConsumeQueue] = set()
         self._to_check: deque[SuspendedPull] = deque()
         self._timer = WakeUpTimer(self._expire)
 
@@ -90,6 +94,12 @@ class LongPolling:
             asyncio.get_running_loop().call_soon(self._look)
         self._arrived.add(queue)
 
+    def shown(self) -> None:
+        """Check the pulls of queues with entries that readers did not see before."""
+        hidden, self._hidden = self._hidden, set()
+        for queue in hidden:
+            self.arrived(queue)
+
     def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
         """Drop the pulls of a closed connection."""
         for held in list(self._connections.get(connection, ())):
@@ -128,6 +138,8 @@ class LongPolling:
         for queue in self._arrived:
             if queue in self._queues:
                 self._watch(queue)  # first: an entry that comes later is another arrival
+                if self._hides(queue):
+                    self._hidden.add(queue)
                 self._to_check.extend(self._queues[queue])
         self._arrived = set()
         for _ in range(min(_AT_ONCE, len(self._to_check))):

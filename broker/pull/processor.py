@@ -107,6 +107,7 @@ class PullMessageProcessor:
         )
         self.long_polling = LongPolling(
             watch=partial(watch, store.log.lock, watcher=WATCHER_OF_LOOP),
+            hides=store.log.is_hiding,
             wake=self.waker.wake,
             resume=self._resume,
             dismiss=self._dismiss,

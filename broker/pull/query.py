@@ -86,7 +86,7 @@ class QueryMessageProcessor:
     def view_message(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """One message by its physical offset."""
         offset = ViewMessageRequestHeader.read(request).offset
-        found = self._store.record_at(offset, repair=False)
+        found = self._store.shown_record_at(offset)
         if found is None:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
@@ -132,14 +132,15 @@ class QueryMessageProcessor:
         queue = self._store.queues.find(topic, queue_id)
         if queue is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
-        if not queue.min <= header.index < queue.max:
+        end = self._store.log.end_of(queue)
+        if not queue.min <= header.index < end:
             remark = f"Index {header.index} of {queue_id}@{topic} is not exist!"
             return request.reply(ResponseCode.SUCCESS, remark)
         count = min(max(header.count, 0), ENTRIES_MAX)
-        entries = queue.entries(header.index, header.index + count).tolist()
+        entries = queue.entries(header.index, min(header.index + count, end)).tolist()
         body = QueryConsumeQueueResponseBody(
             min_queue_index=queue.min,
-            max_queue_index=queue.max,
+            max_queue_index=end,
             queue_data=[
                 ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=tags_code)
                 for offset, size, tags_code in entries

@@ -100,7 +100,8 @@ class TransactionCheckService:
         for offset in [offset for offset in self._asked if offset not in still_open]:
             del self._asked[offset]
         self._unasked.clear()
-        await self._look_at_all(open_offsets, begin)
+        shown_end = self._store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID)
+        await self._look_at_all([each for each in open_offsets if each < shown_end], begin)
         for group, count in self._unasked.items():
             logger.warning(
                 "no producer of group %s is connected to check %d half messages", group, count

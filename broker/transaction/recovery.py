@@ -47,7 +47,7 @@ class TransactionRecovery:
         offset = self._offsets.query(TRANS_GROUP, topic, TRANS_QUEUE_ID)
         if offset == NO_OFFSET:
             return least
-        end = self._store.max_offset(topic, TRANS_QUEUE_ID)
+        end = self._service.end_of(topic)
         if offset > end:
             # The log lost its tail with the power; new messages get these offsets again.
             self._offsets.note(TRANS_GROUP, topic, TRANS_QUEUE_ID, end)
@@ -61,7 +61,7 @@ class TransactionRecovery:
                 queue,
                 self._begin(TRANS_OP_HALF_TOPIC),
                 self._service.window,
-                self._store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID),
+                self._service.end_of(TRANS_HALF_TOPIC),
             )
 
     def _find_copies(self) -> None:

@@ -96,7 +96,12 @@ class TransactionService:
 
     def open_offsets(self) -> list[int]:
         """The offsets of half messages that are still open, oldest first."""
-        return self.window.open_offsets(self._store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID))
+        return self.window.open_offsets(self.end_of(TRANS_HALF_TOPIC))
+
+    def end_of(self, topic: str) -> int:
+        """The end of a queue of transactions, with what readers do not see yet."""
+        queue = self._store.queues.find(topic, TRANS_QUEUE_ID)
+        return 0 if queue is None else queue.max
 
     def open_offset(self, half: Record) -> int | None:
         """The offset at which this transaction is open: this half message or a later copy."""
@@ -232,8 +237,8 @@ class TransactionService:
         store = self._store
         with store.log.lock:
             mark = _Mark(
-                half_end=store.max_offset(TRANS_HALF_TOPIC, TRANS_QUEUE_ID),
-                op_end=store.max_offset(TRANS_OP_HALF_TOPIC, TRANS_QUEUE_ID),
+                half_end=self.end_of(TRANS_HALF_TOPIC),
+                op_end=self.end_of(TRANS_OP_HALF_TOPIC),
                 settled=self.window.base,
                 log_end=store.log.max_offset,
             )

@@ -170,7 +170,7 @@ cdef class IndexFiles:
         cdef RecordView view
         cdef const uint8_t[::1] data
         found = self.log.read(offset)
-        if found is None:
+        if found is None or offset + len(found) > self.log.shown_end:
             return None
         data = found
         if check(&data[0], data.shape[0], offset, False, &view) != RECORD_OK:

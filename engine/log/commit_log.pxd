@@ -39,6 +39,7 @@ cdef class CommitLog:
     """Physical offset where the next record goes."""
     cdef readonly int64_t min_offset
     """Physical offset of the first byte that the log still holds."""
+    cdef int64_t shown          # readers see the records that end at or before it
     cdef readonly int64_t last_store_timestamp
     """Milliseconds since 1970 of the newest append of this run, 0 before it."""
     cdef int64_t last_record        # the last whole record of this run, -1 before it
@@ -67,6 +68,9 @@ cdef class CommitLog:
     cpdef next_segment(self)
     # Signals this eventfd once, at the next append; look at `max_offset` then. For any thread.
     cdef void signal_append(self, int event_fd) noexcept nogil
+    # Whether the queue has an entry that readers do not see yet.
+    cdef inline bint hides(self, ConsumeQueue queue) noexcept nogil:
+        return load_acquire(&queue.max_physical) > load_acquire(&self.shown)
     # All below is on disk.
     cdef inline int64_t durable_offset(self) noexcept nogil:
         return load_acquire(&self.backend.durable)

@@ -62,7 +62,31 @@ cdef class CommitLog:
         self.segments = ()
         self.prepare_at = INT64_MAX
         self.follower = self.last_record = -1
+        self.shown = INT64_MAX
         self.preparation = SegmentPreparation(folder, segment_size, backend, files)
+
+    # --- what readers see
+
+    @property
+    def shown_end(self):
+        """Readers see the records that end at or before this physical offset."""
+        return min(load_acquire(&self.shown), load_acquire(&self.max_offset))
+
+    def show_below(self, int64_t physical_offset):
+        """Hide the records that end behind this offset from readers; at first all are shown.
+
+        (RocketMQ 5: DefaultMessageStore.getConfirmOffset, up to which it dispatches.)
+        """
+        store_release(&self.shown, physical_offset)
+
+    def is_hiding(self, ConsumeQueue queue not None):
+        """Whether the queue has an entry that readers do not see yet."""
+        return self.hides(queue)
+
+    def end_of(self, ConsumeQueue queue not None):
+        """The offset after the last entry of the queue that readers see."""
+        cdef int64_t stop = load_acquire(&queue.max_offset)
+        return queue.end_before(load_acquire(&self.shown), stop) if self.hides(queue) else stop
 
     # --- appending
 

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreFormatError, UnknownTopicError
 from congreve.engine.file_sizes import ENTRY_SIZE, FILLER_SIZE
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.offline.visible_end import readable_end
+from congreve.engine.state.confirmed import CONFIRMED_FILE, confirmed_in
 from congreve.engine.state.lock import is_held
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
@@ -82,6 +85,12 @@ class QueueFile:
 
         return _first(there, self.min_offset, self.max_offset)
 
+    def end_within(self, physical_offset: int) -> int:
+        """Offset after the last record that ends at or before a physical offset."""
+        return self.offset_from(
+            lambda place, size: size != FILLER_SIZE and place + size > physical_offset
+        )
+
     def cut_off(self, end: int) -> None:
         """End the queue at an offset at or before its end."""
         self.max_offset = min(self.max_offset, end)
@@ -125,6 +134,7 @@ class StoreFiles:
     def refresh(self) -> None:
         """Look for new and deleted segments, and whether a broker has the store."""
         self.live = is_held(str(self.root / "lock"), self._reader.files)
+        self._confirmed = self._read_confirmed()
         found = self._reader.numbered(self._folder)
         self._segments = {base: path for base, path, _ in found}
         bases = list(self._segments)
@@ -145,6 +155,17 @@ class StoreFiles:
         for gone in self._mapped.keys() - self._segments.keys():
             del self._mapped[gone]
 
+    def _read_confirmed(self) -> int | None:
+        path = Path(StoreConfig(root_dir=str(self.root)).own_dir) / CONFIRMED_FILE
+        data = self._reader.read_all(path)
+        try:
+            return None if data is None else confirmed_in(data.decode())
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise StoreFormatError(
+                f"{path} is damaged ({error}), so what the group has confirmed is unknown: start"
+                " the member, which writes it again"
+            ) from error
+
     def topics(self) -> list[str]:
         """Names of all topics that have queues, sorted."""
         return [folder.name for folder in self._reader.folders(self.root / "consumequeue")]
@@ -160,10 +181,13 @@ class StoreFiles:
     def queue(self, topic: str, queue_id: int) -> QueueFile:
         """The queue's present entries; a queue without files is empty.
 
-        If a broker has the store, without messages that it has not written to the log's files.
+        If a broker has the store, without messages that it has not written to the log's files. In
+        the store of a member of an elected group it ends where the group has confirmed the log.
         """
         folder = self.root / "consumequeue" / topic / str(queue_id)
         queue = QueueFile(self._reader.numbered(folder), self.log_begin, self._reader)
+        if self._confirmed is not None:
+            queue.cut_off(queue.end_within(self._confirmed))
         if self.live:
             queue.cut_off(readable_end(self, queue))
         return queue

@@ -75,6 +75,13 @@ class ReadOnlyFiles:
         """Bytes of a file, which must exist."""
         return _read(path, lambda: self.files.status(str(path))).st_size
 
+    def read_all(self, path: Path) -> bytes | None:
+        """The bytes of a file; None if it does not exist."""
+        try:
+            return _read(path, lambda: self.files.read_all(str(path)))
+        except _MissingError:
+            return None
+
     def map(self, path: Path, size: int) -> Mapping:
         """Map a file of `size` bytes, which must exist."""
         try:

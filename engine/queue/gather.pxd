@@ -96,6 +96,8 @@ cdef class Gather:
     cdef readonly int64_t min_offset
     """First offset of the queue."""
     cdef readonly int64_t max_offset
+    """Offset after the queue's last entry that readers see."""
+    cdef readonly int64_t stored_end
     """Offset of the queue's next entry."""
     cdef readonly int64_t size
     """Bytes found."""
@@ -127,8 +129,12 @@ cdef class Gather:
     cdef FilePart file_part(self) noexcept nogil
 
     cdef void find_descriptor(self, int32_t segment) noexcept with gil
-    # Whether there are entries to scan from `offset` on; sets the result if there are none.
-    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil
+    # Whether there are entries to scan from `offset` on, up to `end`; sets the result if there are
+    # none. `stored_end` is set.
+    cdef bint begin(self, ConsumeQueue queue, int64_t offset, int64_t end) noexcept nogil
+    # Up to where readers see the queue up to `stored_end`, if its file with this base shows that.
+    cdef int64_t end_in_file(self, ConsumeQueue queue, const uint8_t *file,
+                             int64_t base) noexcept nogil
     # Prepares a scan; False without memory for the filter.
     cdef bint begin_scan(self, ConsumeQueue queue, int64_t log_end,
                          RecordFilter records) noexcept nogil

@@ -42,6 +42,19 @@ cdef enum:
     AHEAD = 4       # entries between the one looked at and the one whose record is fetched
 
 
+# Whether readers see the first record of the entries [at, stop), which may begin with filler; `at`
+# becomes the entry behind it.
+cdef bint is_shown(const uint8_t *entries, int64_t *at, int64_t stop,
+                   int64_t shown) noexcept nogil:
+    cdef const uint8_t *entry
+    while at[0] < stop:
+        entry = entries + at[0] * CQ_ENTRY
+        at[0] += 1
+        if load_i32(entry + CQ_AT_SIZE) != CQ_FILLER_SIZE:
+            return load_i64(entry) + load_i32(entry + CQ_AT_SIZE) <= shown
+    return False
+
+
 cdef bint is_unchecked(ConsumeQueue queue, int64_t file_number) except -1:
     cdef set unchecked = queue.unchecked
     return unchecked is not None and file_number in unchecked
@@ -120,7 +133,11 @@ cdef class Gather:
 
     cdef int look(self, ConsumeQueue queue, int64_t offset, int32_t max_count,
                   TagFilter tags, RecordFilter records) except -1:
-        if self.begin(queue, offset):
+        cdef int64_t end = load_acquire(&queue.max_offset)
+        self.stored_end = end
+        if self.log.hides(queue):
+            end = queue.end_before(load_acquire(&self.log.shown), end)
+        if self.begin(queue, offset, end):
             self.scan(queue, offset, max_count, tags, records)
         return 0
 
@@ -129,7 +146,13 @@ cdef class Gather:
                           RecordFilter records) noexcept nogil:
         cdef int64_t position = offset * CQ_ENTRY - base
         cdef int64_t log_end, wanted, in_file, scanned
-        if not self.begin(queue, offset):
+        cdef int64_t end = load_acquire(&queue.max_offset)
+        self.stored_end = end
+        if self.log.hides(queue):
+            end = self.end_in_file(queue, file, base)
+            if end < 0:
+                return False
+        if not self.begin(queue, offset, end):
             return True
         # The end is read first: it is within the segments that the log has afterwards.
         log_end = load_acquire(&self.log.max_offset)
@@ -148,20 +171,39 @@ cdef class Gather:
     cdef bint is_behind(self) noexcept nogil:
         return self.segments is not self.log.segments
 
-    cdef bint begin(self, ConsumeQueue queue, int64_t offset) noexcept nogil:
+    cdef int64_t end_in_file(self, ConsumeQueue queue, const uint8_t *file,
+                             int64_t base) noexcept nogil:
+        cdef int64_t shown = load_acquire(&self.log.shown)
+        cdef int64_t low = max(base // CQ_ENTRY, queue.min_offset), high = self.stored_end
+        cdef int64_t first = low, step = 1, middle, at
+        if file == NULL or not low < high <= (base + queue.file_size) // CQ_ENTRY:
+            return -1
+        file -= base    # the address that entry 0 of the queue would have
+        while low < high:
+            # From the end in growing steps at first: few entries are hidden.
+            middle = at = max(high - step, low) if step else (low + high) // 2
+            if is_shown(file, &at, high, shown):
+                low, step = at, 0
+            else:
+                high = middle
+                step *= 2
+        return low if low > first or first == queue.min_offset else -1
+
+    cdef bint begin(self, ConsumeQueue queue, int64_t offset, int64_t end) noexcept nogil:
         self.min_offset = queue.min_offset
-        self.max_offset = load_acquire(&queue.max_offset)
+        self.max_offset = end
         self.count = self.span_count = 0
         self.size = self.filter_memory.work = 0
         self.suggest_slave = False
         self.next_offset = offset
-        if self.max_offset == 0:
+        if self.stored_end == 0:
             self.status = GET_NO_MESSAGE_IN_QUEUE
             self.next_offset = 0
         elif offset < self.min_offset:
             self.status = GET_OFFSET_TOO_SMALL
             self.next_offset = self.min_offset
-        elif offset == self.max_offset:
+        elif self.max_offset <= offset <= self.stored_end:
+            # Behind hidden entries, too: a reader that has seen them elsewhere does not go back.
             self.status = GET_OFFSET_OVERFLOW_ONE
         elif offset > self.max_offset:
             self.status = GET_OFFSET_OVERFLOW_BADLY

@@ -27,5 +27,8 @@ cdef class QueueEntries:
     cdef Mapping mapping_at(self, int64_t base)
     # First entry of the first file after the one that holds `offset`.
     cdef int64_t next_file_offset(self, int64_t offset)
+    # First entry of a record that ends after `physical_offset`, at or before `stop`; the search
+    # begins there, because few entries are behind it.
+    cdef int64_t end_before(self, int64_t physical_offset, int64_t stop) except -1
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1

@@ -1,7 +1,7 @@
 """The entries of a consume queue, as readers see them."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from bisect import bisect_right
 
@@ -158,14 +158,15 @@ cdef class QueueEntries:
                 break
             self.on_disk.forget(base)
 
-    def offset_at_time(self, int64_t timestamp, store_time_of):
-        """The offset stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
+    def offset_at_time(self, int64_t timestamp, store_time_of, int64_t stop=INT64_MAX):
+        """The offset below `stop` stored at `timestamp` ms (getOffsetInQueueByTime, defect D15).
 
         `store_time_of(physical_offset, size)` returns a record's store time, or -1 if it cannot be
         read. The result is an entry with this time, else the nearest one, of two the earlier; the
         first or last entry for a time before or after all of them; `min` for an empty queue.
         """
-        cdef int64_t low = self.min_offset, high = load_acquire(&self.max_offset), middle
+        cdef int64_t low = self.min_offset, middle
+        cdef int64_t end = min(load_acquire(&self.max_offset), stop), high = end
         cdef int64_t time, before
         if low >= high:
             return low
@@ -175,7 +176,7 @@ cdef class QueueEntries:
                 low = middle + 1
             else:
                 high = middle
-        if low == load_acquire(&self.max_offset):
+        if low == end:
             return low - 1
         time = self._store_time(low, store_time_of)
         if time == timestamp or low == self.min_offset:
@@ -222,6 +223,20 @@ cdef class QueueEntries:
             else:
                 high = middle
         return self._next_record(low, load_acquire(&self.max_offset), &physical, &size)
+
+    cdef int64_t end_before(self, int64_t physical_offset, int64_t stop) except -1:
+        cdef int64_t low = self.min_offset, high = max(stop, low), step = 1, at, found
+        cdef int64_t physical = 0
+        cdef int32_t size = 0
+        while low < high:
+            at = max(high - step, low) if step else (low + high) // 2
+            found = self._next_record(at, high, &physical, &size)
+            if found < high and physical + size <= physical_offset:
+                low, step = found + 1, 0
+            else:
+                high = at
+                step *= 2
+        return low
 
     cdef int64_t _next_record(self, int64_t offset, int64_t end, int64_t *physical_offset,
                               int32_t *size) except -1:

@@ -177,7 +177,7 @@ class TimerIndex:
         if self._merge.heap.memory_count >= 4 * self._memory_max:
             return 0  # a run is being written; the entries stay in the queue
         start = max(self._next, self.queue.min)
-        stop = min(self.queue.max, start + INGEST_MAX)
+        stop = min(self._log.end_of(self.queue), start + INGEST_MAX)
         first_damaged = self._scan.first_damaged(self.queue, start, stop, self._repair.is_valid)
         if first_damaged < stop:
             self.damaged = stop = first_damaged

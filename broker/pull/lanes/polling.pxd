@@ -12,7 +12,7 @@ cdef enum:
 
 # The lists that a waiting pull is in.
 cdef enum WaitingList:
-    OF_QUEUE                # the bucket's, or that of pulls to check
+    OF_QUEUE                # the bucket's, or that of hidden pulls, or of pulls to check
     OF_TICK
     OF_CONNECTION
     LISTS
@@ -40,6 +40,7 @@ cdef class LanePolling:
     cdef QuotaTable quotas
     cdef WaitingPull *buckets[BUCKETS]
     cdef WaitingPull *wheel[TICKS]
+    cdef WaitingPull *hidden    # they wait for readers to see what their queues have
     cdef WaitingPull *to_check
     cdef int64_t tick       # the last tick that turn() has passed
     cdef readonly int64_t count
@@ -55,8 +56,12 @@ cdef class LanePolling:
                           const Charged *payers) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
+    # Lets the pull wait until readers see more of the queue.
+    cdef void wait_hidden(self, WaitingPull *pull, void *queue) noexcept nogil
     # Moves the pulls of this queue to the list that next() reads.
     cdef void arrived(self, void *queue) noexcept nogil
+    # Moves the pulls that wait until readers see more to this list.
+    cdef void shown(self) noexcept nogil
     # Moves all pulls to this list.
     cdef void all_soon(self) noexcept nogil
     # The same, and their time is over.

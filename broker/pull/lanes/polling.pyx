@@ -111,6 +111,15 @@ cdef class LanePolling:
         unlink(pull, OF_QUEUE)
         link(bucket_of(self.buckets, queue), pull, OF_QUEUE)
 
+    cdef void wait_hidden(self, WaitingPull *pull, void *queue) noexcept nogil:
+        pull.queue = queue
+        unlink(pull, OF_QUEUE)
+        link(&self.hidden, pull, OF_QUEUE)
+
+    cdef void shown(self) noexcept nogil:
+        while self.hidden != NULL:
+            self.check_soon(self.hidden)
+
     cdef void arrived(self, void *queue) noexcept nogil:
         cdef WaitingPull *pull = bucket_of(self.buckets, queue)[0]
         cdef WaitingPull *following

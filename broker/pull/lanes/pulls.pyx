@@ -266,8 +266,10 @@ cdef class LanePulls:
             self.gather.log.lock, (<ValidatedPull> known.validated).queue, self.watcher
         )
         self.polling.wait(waiting, <void *> (<ValidatedPull> known.validated).queue)
-        if end != self.gather.max_offset:
+        if end != self.gather.stored_end:
             self.polling.check_soon(waiting)
+        elif end != self.gather.max_offset:
+            self.polling.wait_hidden(waiting, waiting.queue)
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
         cdef int _

@@ -26,8 +26,10 @@ class Watch:
         self.resumed: list[SuspendedPull] = []
         self.dismissed: list[SuspendedPull] = []
         self.watched: set[ConsumeQueue] = set()
+        self.hiding: set[ConsumeQueue] = set()
         self.long_polling = LongPolling(
             watch=self._watch,
+            hides=self.hiding.__contains__,
             wake=self._wake,
             resume=self.resumed.append,
             dismiss=self.dismissed.append,
@@ -88,6 +90,23 @@ async def test_a_message_wakes_only_the_pulls_of_its_queue(
     watch.long_polling.arrived(queue)
     await turn()
     assert watch.looked == watch.resumed == [mine]
+    watch.long_polling.stop()
+
+
+async def test_a_pull_at_hidden_entries_is_checked_when_they_are_shown(
+    watch, connection, queue, other_queue, turn
+):
+    held, other = pull(connection, queue), pull(connection, other_queue)
+    for each in (held, other):
+        watch.long_polling.suspend(each, 60, 0)
+    watch.hiding.add(queue)
+    watch.long_polling.arrived(queue)
+    await turn()
+    assert watch.looked == [held]
+    watch.matching = {held, other}
+    watch.long_polling.shown()
+    await turn()
+    assert watch.resumed == [held]
     watch.long_polling.stop()
 
 

@@ -52,6 +52,16 @@ def test_an_old_half_message_is_checked_and_a_young_one_is_not(bench) -> None:
     assert bench.check() == []
 
 
+def test_a_half_message_that_readers_do_not_see_is_not_checked(bench) -> None:
+    bench.producer(bench.connection)
+    bench.store.show_below(0)
+    bench.send_half(b"one")
+    bench.clock.advance(MINUTE)
+    assert bench.check() == []
+    bench.store.show_below(bench.store.log.max_offset)
+    assert len(bench.check()) == 1
+
+
 def test_a_half_message_from_the_future_is_checked_at_once(bench) -> None:
     bench.producer(bench.connection)
     bench.send_half(born=BORN + MINUTE)

@@ -166,3 +166,43 @@ def test_no_message_is_lost_at_a_gap_in_the_queue_offsets(stored: StoredQueue) -
 def test_an_answer_cannot_be_used_to_write_into_the_log(stored: StoredQueue) -> None:
     stored.put(b"x" * 6000)
     assert stored.reader.get(stored.queue, 0, 32).buffers[0].readonly
+
+
+@pytest.mark.parametrize("filler_at", [None, 0, 17, 59])
+def test_a_reader_sees_what_ends_at_or_before_the_shown_offset(
+    stored: StoredQueue, filler_at: int | None
+) -> None:
+    for number in range(60):
+        if number == filler_at:
+            stored.queue.fill_to(number + 1)  # its record is lost
+        else:
+            stored.put(b"%d" % number * (number % 7))
+    ends = [place + size for place, size, _ in map(stored.queue.__getitem__, range(60))]
+    if filler_at is not None:
+        ends[filler_at] = ends[filler_at - 1] if filler_at else 0
+    for shown in sorted({at + by for at in ends for by in (-1, 0, 1)}):
+        stored.log.show_below(shown)
+        visible = [number for number in range(60) if ends[number] <= shown]
+        if visible and visible[-1] == filler_at and filler_at < 59:
+            visible.pop()  # filler is seen with the record behind it
+        end = visible[-1] + 1 if visible else 0
+        assert stored.log.end_of(stored.queue) == end
+        found = stored.reader.get(stored.queue, max(end - 1, 0), 32)
+        assert found.max_offset == end
+        assert found.next_offset <= max(end, 0)
+
+
+def test_an_offset_among_hidden_messages_waits_there(stored: StoredQueue) -> None:
+    for number in range(3):
+        stored.put(b"%d" % number)
+    stored.log.show_below(stored.queue[1][0])
+    for offset in (1, 2, 3):
+        found = stored.reader.get(stored.queue, offset, 32)
+        assert (found.status, found.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, offset)
+        assert (found.count, found.max_offset) == (0, 1)
+    behind = stored.reader.get(stored.queue, 4, 32)
+    assert (behind.status, behind.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 1)
+    assert stored.log.is_hiding(stored.queue)
+    stored.log.show_below(stored.log.max_offset)
+    assert bodies(stored, 1, 32) == [b"1", b"2"]
+    assert not stored.log.is_hiding(stored.queue)
