@@ -110,8 +110,7 @@ class DurableTopic:
         """The end of a queue, or of what the group has confirmed of it."""
         if self._confirmed is None:
             return file.max_offset
-        confirmed = self._confirmed.load()
-        return file.offset_from(lambda place, size: place + size > confirmed)
+        return file.end_within(self._confirmed.load())
 
     def read(self, queue: DurableQueue, start: int) -> Iterator[pa.RecordBatch]:
         """Messages from offset `start` on, with SCHEMA, in batches of at most BATCH_BYTES.

@@ -152,7 +152,7 @@ class StoreSource:
             for record in index.find(topic, key):
                 self.bytes_read += record.size
                 queue = Queue(topic, self._broker, record.queue_id)
-                if queue in found:
+                if queue in found and record.queue_offset < self._queue(queue).max_offset:
                     found[queue].add(record.queue_offset)
         for queue, offsets in found.items():
             low, high = self.bounds(queue)

@@ -17,8 +17,9 @@ class Fence:
     """One term's in-sync set, for the thread of the HA port and the event loop.
 
     It sets `confirm`, which the answers of sends wait for, after each change. While no slave is
-    required, answers wait for the disk alone, and no thread has to follow the log. (RocketMQ:
-    AutoSwitchHAService.updateConfirmOffsetWhenSlaveAck.)
+    required, answers wait for the disk alone, and no thread has to follow the log. It calls `show`
+    with the physical offset before which readers see messages: at first `shown`, never less than
+    before. (RocketMQ: AutoSwitchHAService.updateConfirmOffsetWhenSlaveAck.)
     """
 
     def __init__(
@@ -28,12 +29,17 @@ class Fence:
         log: CommitLog,
         confirm: ConfirmOffset,
         now: Callable[[], float],
+        *,
+        show: Callable[[int], None],
+        shown: int = 0,
     ) -> None:
         self.term: InSyncSet = term
         self._lease = lease
         self._log = log
         self._confirm = confirm
         self._now = now
+        self._show = show
+        self._shown = shown
         self._lock = threading.Lock()
         self._connections: dict[int, object] = {}
         self._owners: dict[int, str] = {}  # the stores of the numbers
@@ -137,7 +143,13 @@ class Fence:
     def confirmed(self) -> int:
         """The offset up to which messages are acknowledged, for transfers."""
         with self._lock:
-            return max(self.term.confirmed(self._log.max_offset), 0)
+            return max(self.term.confirmed(self._own_end), self._shown)
+
+    def look_at_disk(self) -> None:
+        """Show what is on the disk by now, if no slave has to have it."""
+        with self._lock:
+            if self._alone and self._confirm.waits_for_disk:
+                self._show_below(self._own_end)
 
     # --- changes of the set, on the event loop
 
@@ -175,16 +187,42 @@ class Fence:
     def _publish(self) -> None:
         if self._closed or not self._lease.held or not self.term.is_large_enough:
             if self._alone:
-                self.term.note_acknowledged(self._log.max_offset)
-            self._alone = False
-            self._confirm.replace(self.term.acknowledged, 0)
+                self._end_alone(0)
+            else:
+                self._confirm.replace(self.term.acknowledged, 0)
+                self._show_below(self.term.acknowledged)
         elif self.term.required == {self.term.master.member}:
             self._alone = True
             self._confirm.replace(NO_LIMIT, 1)
+            if self._confirm.waits_for_disk:
+                self._show_below(self._own_end)
+            else:
+                self._show(NO_LIMIT)
         elif self._alone:
-            self._alone, self._settles = False, True
-            with self._log.lock:
-                self.term.note_acknowledged(self._log.max_offset)
-                self._confirm.replace(self.term.acknowledged, 1)
+            self._settles = True
+            self._end_alone(1)
         else:
-            self._confirm.replace(max(self.term.confirmed(self._log.max_offset), 0), 1)
+            confirmed = max(self.term.confirmed(self._own_end), 0)
+            self._confirm.replace(confirmed, 1)
+            self._show_below(confirmed)
+
+    def _end_alone(self, usable: int) -> None:
+        """Confirm and show what is in the log, for what came later waits for others."""
+        self._alone = False
+        with self._log.lock:
+            self.term.note_acknowledged(self._log.max_offset)
+            self._confirm.replace(self.term.acknowledged, usable)
+            self._shown = max(self._shown, self._own_end)
+            self._show(self._shown)
+
+    @property
+    def _own_end(self) -> int:
+        """Up to where this member has its log: with SYNC_FLUSH on its disk."""
+        if self._confirm.waits_for_disk:
+            return self._confirm.backend.durable_offset
+        return self._log.max_offset
+
+    def _show_below(self, offset: int) -> None:
+        if offset > self._shown:
+            self._shown = offset
+            self._show(offset)

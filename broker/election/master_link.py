@@ -36,7 +36,8 @@ class EpochFollower(LogFollower):
     """Receives the log and the epoch of each part (RocketMQ: AutoSwitchHAClient).
 
     The epochs are on disk before the first report that follows them: a member of the in-sync set
-    has the epoch in which it entered.
+    has the epoch in which it entered. `show` gets the offset that the master has confirmed, as soon
+    as this log has everything before it.
     """
 
     header_size = TRANSFER_HEADER
@@ -48,10 +49,13 @@ class EpochFollower(LogFollower):
         arrived: Callable[[set[ConsumeQueue]], None],
         epochs: EpochLog,
         complete: CompleteLog,
+        show: Callable[[int], None],
     ) -> None:
         super().__init__(store, settings, arrived)
         self._epochs = epochs
         self._complete = complete
+        self._show = show
+        self._confirmed = 0
         self._of_master = Epochs()
         self._admitted = False
 
@@ -59,6 +63,7 @@ class EpochFollower(LogFollower):
         """The master's epochs, of its handshake; the logs are the same up to this one's end."""
         self._of_master = of_master
         self._admitted = False
+        self._confirmed = 0
         self.reported = -1
 
     def take_header(self, header: bytes) -> tuple[int, int]:
@@ -84,6 +89,7 @@ class EpochFollower(LogFollower):
         self._epochs.save(epochs)
         if is_first:
             self._complete.admitted(self._of_master.newest)
+        self._confirmed = transfer.confirmed
         return transfer.offset, transfer.size
 
     def report_frame(self, offset: int) -> bytes:
@@ -91,6 +97,7 @@ class EpochFollower(LogFollower):
 
     def have(self) -> int:
         """Nothing new before the master's first frame: a report would count too early."""
+        self._show(min(self._confirmed, self.store.log.max_offset))
         there = super().have()
         return there if self._admitted else min(there, self.reported)
 
@@ -102,6 +109,7 @@ class ElectedSlave(Slave):
     has to be cut there, which this object cannot do while the store is open. `copy_tables` copies
     the master's offsets, topics and groups first, so that every member of the in-sync set has them.
     `names_store` says whether the master expects the id of this store.
+    `show` gets the confirmed offset.
     (RocketMQ: AutoSwitchHAClient.doTruncate.)
     """
 
@@ -120,6 +128,7 @@ class ElectedSlave(Slave):
         diverged: Callable[[int], None],
         copy_tables: Callable[[], Awaitable[bool]],
         names_store: Callable[[], bool],
+        show: Callable[[int], None],
     ) -> None:
         self._member = member
         self._names_store = names_store
@@ -127,6 +136,7 @@ class ElectedSlave(Slave):
         self._complete = complete
         self._diverged = diverged
         self._copy_tables = copy_tables
+        self._show = show
         self._peer: socket.socket | None = None
         super().__init__(store, settings, find_master, client, arrived, login)
 
@@ -135,7 +145,9 @@ class ElectedSlave(Slave):
         settings: ReplicationSettings,
         arrived: Callable[[set[ConsumeQueue]], None],
     ) -> LogFollower:
-        return EpochFollower(self._store, settings, arrived, self._epochs, self._complete)
+        return EpochFollower(
+            self._store, settings, arrived, self._epochs, self._complete, self._show
+        )
 
     def leave(self) -> None:
         """Leave the master: another one is elected, or none is known."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,8 +29,10 @@ from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.limited_log import LimitedLog
 from congreve.remoting.transport.client import RemotingClient
 
-NOTES = 12
-"""How often a master writes in the time of `lakeLagMillis` what its group has confirmed."""
+LOOK_S = 0.005
+"""How often a master that is alone looks what is on its disk (SYNC_FLUSH), in seconds."""
+NOTE_S = 0.2
+"""How often a member writes what its group has confirmed, in seconds, while that changes."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,8 @@ class ElectionReplication(Replication):
     `security` is what Replication takes: the signature, TLS and the login of this broker.
     """
 
+    only_shown = True
+
     def __init__(
         self,
         role: Role,
@@ -69,9 +74,11 @@ class ElectionReplication(Replication):
         self._elected: Master | None = None
         self.fence: Fence | None = None
         """Holds back a master's answers; None for a slave."""
-        self._confirmed_file = ConfirmedFile(config.store.own_dir) if config.lake_topics else None
-        self._noted = 0
-        self._noting = Periodic(config.lake_lag_millis / NOTES / 1000, self._note_confirmed)
+        self._confirmed_file = ConfirmedFile(config.store.own_dir)
+        self._shown = self._noted = 0  # the confirmed offset, and what its file has
+        self._noting = Periodic(NOTE_S, self._note_confirmed)
+        self._looking: Periodic | None = None
+        self._writing = threading.Lock()
         self._log = LimitedLog(logger)
 
     def take_role(self) -> None:
@@ -101,34 +108,69 @@ class ElectionReplication(Replication):
         start = log.max_offset if known.entries else log.min_offset
         number = term.master.epoch
         epochs.save(known.without_expired(log.min_offset).begun(number, start))
-        if self._confirmed_file is not None:
-            # What another term confirmed may have been cut since by an unclean election.
-            self._confirmed_file.replace(0)
-        self.fence = Fence(term, self._role.lease, log, self.confirm, self._role.lease.now)
+        self.fence = Fence(
+            term,
+            self._role.lease,
+            log,
+            self.confirm,
+            self._role.lease.now,
+            show=self._store.show_below,
+            shown=self._shown,
+        )
         self.fence.open()
+        self._looking = Periodic(LOOK_S, self.fence.look_at_disk)
+        self._store.backend.request(log.max_offset)  # it may be behind, and waits for no message
         term.lacks_since = self.copies.lacks_since
+
+    def _set_shown(self) -> None:
+        """Begin with the offset that the group had confirmed, as far as this member knows.
+
+        Without one, readers see what was in the store before its first election. An unclean
+        election may have cut off what was confirmed.
+        """
+        log_end, noted = self._store.log.max_offset, self._confirmed_file.find()
+        if noted is None:
+            noted = 0 if self._role.epochs.epochs.entries else log_end
+            self._confirmed_file.replace(noted)
+        elif noted > log_end:
+            self._confirmed_file.replace(log_end)
+        self._shown = self._noted = min(noted, log_end)
+        self._store.show_below(self._shown)
+
+    def _show_below(self, offset: int) -> None:
+        """Let a slave's readers see what its master's frames confirm."""
+        if offset > self._shown:
+            self._shown = offset
+            self._store.show_below(offset)
 
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         await super().start()
-        if self.fence is not None and self._confirmed_file is not None:
-            self._noting.start()
+        self._noting.start()
+        if self._looking is not None and self._config.store.sync_flush:
+            self._looking.start()
 
     async def stop(self) -> None:
         """Stop both roles; idempotent."""
         self._noting.stop()
+        if self._looking is not None:
+            self._looking.stop()
         await super().stop()
+        await self._note_confirmed()
 
     async def _note_confirmed(self) -> None:
-        """Write for the exporter to tables what every later master will have."""
-        assert self.fence is not None and self._confirmed_file is not None, "start() looks"
-        confirmed = self.fence.confirmed()
+        """Write what every later master will have, for the next start and readers of the files."""
+        confirmed = self._shown if self.fence is None else self.fence.confirmed()
         if confirmed > self._noted:
             try:
-                await asyncio.to_thread(self._confirmed_file.replace, confirmed)
+                await asyncio.to_thread(self._write_confirmed, confirmed)
             except StoreError as error:
-                self._log.warning("tables get no further messages: %s", error)
-            else:
+                self._log.warning("readers of this store's files see no new messages: %s", error)
+
+    def _write_confirmed(self, confirmed: int) -> None:
+        with self._writing:  # the thread of a cancelled call continues
+            if confirmed > self._noted:
+                self._confirmed_file.replace(confirmed)
                 self._noted = confirmed
 
     def state(self) -> ReplicationState:
@@ -195,4 +237,5 @@ class ElectionReplication(Replication):
             diverged=self._role.diverged,
             copy_tables=self.copy_tables,
             names_store=lambda: self._elected is not None and self._elected.asks_store,
+            show=self._show_below,
         )

@@ -16,12 +16,15 @@ from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
+from congreve.broker.replication.slave_loop import SlaveLoop
 from congreve.broker.replication.state import SlaveState
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.state.epochs import Epochs
 from congreve.engine.store import MessageStore
 
 READ_MAX = 64 << 10
+TELL_S = 0.05
+"""How late a slave that gets no new bytes learns what is confirmed, in seconds."""
 
 
 class AutoSwitchConnection(SlaveConnection):
@@ -52,6 +55,7 @@ class AutoSwitchConnection(SlaveConnection):
         self._greeted = False
         self._learns = False
         self._store_name = ""  # of the slave, unless its version is an earlier one
+        self._told = 0  # the confirmed offset of the last header
 
     def read(self, now: float) -> bool:
         """Read frames; False when the slave has closed the connection.
@@ -131,6 +135,11 @@ class AutoSwitchConnection(SlaveConnection):
             self.put(self.header(0))
             self.send(self.next, now)
 
+    def tell_confirmed(self, now: float) -> None:
+        """Send what is confirmed, if the slave does not know it yet."""
+        if self._fence.confirmed() > self._told:
+            self.send_heartbeat(now)
+
     def frame_size(self, end: int) -> int:
         """The bytes up to `end`, the end of the epoch, or the end of a frame."""
         epoch = self._epochs.at(self.next)
@@ -142,7 +151,8 @@ class AutoSwitchConnection(SlaveConnection):
         epoch = self._epochs.at(self.next)
         if epoch is None:
             raise ReplicationError(f"the log has no epoch at {self.next}")
-        return Transfer(size, self.next, epoch, self._fence.confirmed()).encode()
+        self._told = self._fence.confirmed()
+        return Transfer(size, self.next, epoch, self._told).encode()
 
     def state(self, log_end: int, now: float) -> SlaveState:
         """The connection's figures, with the slave's number."""
@@ -158,6 +168,8 @@ class AutoSwitchConnection(SlaveConnection):
 class AutoSwitchService(HAService):
     """Listens for the slaves of an elected master (RocketMQ: AutoSwitchHAService)."""
 
+    tick_s = TELL_S
+
     def __init__(
         self,
         store: MessageStore,
@@ -170,6 +182,15 @@ class AutoSwitchService(HAService):
         super().__init__(store, None, settings, login)
         self._fence = fence
         self._epochs = epochs
+
+    def _look(self, slaves: SlaveLoop) -> None:
+        super()._look(slaves)
+        for slave in list(slaves.slaves):
+            assert isinstance(slave, AutoSwitchConnection)
+            try:
+                slave.tell_confirmed(self._now())
+            except OSError as error:
+                self._cut(slave, slaves, error)
 
     def _connection(self, peer: socket.socket) -> SlaveConnection:
         return AutoSwitchConnection(

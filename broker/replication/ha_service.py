@@ -50,6 +50,8 @@ class HAService:
     None a subclass does that. (RocketMQ: HAService.)
     """
 
+    tick_s = TICK_S
+
     def __init__(
         self,
         store: MessageStore,
@@ -237,7 +239,7 @@ class HAService:
                 self._take_new(slaves)
                 if self._now() >= next_look:
                     self._look(slaves)
-                    next_look = self._now() + TICK_S
+                    next_look = self._now() + self.tick_s
         finally:
             for slave in list(slaves.slaves):
                 self._close(slave, slaves)

@@ -19,6 +19,7 @@ from congreve.broker.replication.state import ReplicationState
 from congreve.broker.replication.table_copies import TableCopies
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
@@ -42,6 +43,9 @@ class Replication:
     Raises TlsError for a certificate of the HA port that cannot be used.
     (RocketMQ: HAService, SlaveSynchronize of BrokerController.)
     """
+
+    only_shown = False
+    """Whether a slave takes no offset of its master beyond what it shows itself."""
 
     def __init__(
         self,
@@ -100,9 +104,17 @@ class Replication:
             self._master = master
 
     def take_role(self) -> None:
-        """Let the store of a slave refuse messages, before anything may append."""
+        """Let the store of a slave refuse messages, before anything may append.
+
+        Raises StoreError.
+        """
+        self._set_shown()
         if self._config.is_slave:
             self._store.health.set_role(SLAVE_REFUSAL)
+
+    def _set_shown(self) -> None:
+        """Set up to where readers see the log: all of it, without an election."""
+        ConfirmedFile(self._config.store.own_dir).remove()
 
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
@@ -135,6 +147,7 @@ class Replication:
             self._requests,
             self._slave.remove_topic,
             self._is_copy,
+            only_shown=self.only_shown,
         )
         self._synchronize = Periodic(SYNCHRONIZE_S, self._follow_tables)
         self._synchronize.start()
@@ -163,6 +176,8 @@ class Replication:
             self._synchronize.stop()
         if self._slave is not None:
             await self._slave.stop()
+        if self._tables is not None:
+            self._tables.settle_offsets()  # this broker may be the next master
         if self._client is not None:
             await self._client.close()
             self._client = None

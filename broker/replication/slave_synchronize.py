@@ -56,7 +56,8 @@ class SlaveSynchronize:
     master's has changed, or is ahead at the first time: a slave keeps the offsets that consumers
     committed to it while its master was away. As long as `is_copy` returns False, this log may not
     be a copy of the master's, whose tables then belong to other messages: they are not copied.
-    Filters are not copied: consumers send them to every broker with their heartbeats.
+    Filters are not copied: consumers send them to every broker with their heartbeats. With
+    `only_shown` no offset is beyond what readers see of this log: the rest of it is taken later.
     (RocketMQ: SlaveSynchronize, each 10 s.)
     """
 
@@ -69,6 +70,8 @@ class SlaveSynchronize:
         remove_topic: Callable[[str, int], bool],
         is_copy: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        only_shown: bool = False,
     ) -> None:
         self._metadata = metadata
         self._delayed = delayed
@@ -82,7 +85,11 @@ class SlaveSynchronize:
         self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
         self._made_again: dict[str, int] = {}  # the same for topics that may be there again
         self._offsets_text = b""
-        self._offsets: Offsets | None = None
+        self._theirs: Offsets = {}  # the master's offsets
+        self._offsets: Offsets | None = None  # what was taken of them
+        self._is_whole = True  # all of them
+        self._only_shown = only_shown
+        self._absent: dict[tuple[str, int], int] = {}  # queues, and a log end of the master
         self._topics_version: DataVersion | None = None
         self._seen: set[str] = set()  # topics that the master had at any time
         self._groups_version: DataVersion | None = None
@@ -95,6 +102,7 @@ class SlaveSynchronize:
         """Copy what has changed; False from a master that does not answer, or has another log, or
         without one."""
         self._settle_delay()
+        self.settle_offsets()
         changes, self._changes = self._changes, None
         master = self._master()
         if master is None:
@@ -120,7 +128,7 @@ class SlaveSynchronize:
         # A topic with records here is in a table that the master sends now, or was deleted there.
         present = set(self._store.queues.topics())
         await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
-        await self._take_offsets(await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET))
+        await self._take_offsets(master)
         await self._take_delay(master)
         await self._take_groups(await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
         await self._remove_deleted(present, master)
@@ -204,13 +212,51 @@ class SlaveSynchronize:
         self._metadata.groups.follow_master(wrapper)
         self._groups_version = version
 
-    async def _take_offsets(self, body: bytes) -> None:
+    async def _take_offsets(self, master: MasterRequests) -> None:
+        body = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
         if body == self._offsets_text:
             return
         decoded = await asyncio.to_thread(ConsumerOffsetSerializeWrapper.decode, body)
-        table = decoded.offset_table
+        self._theirs, self._offsets_text, self._is_whole = decoded.offset_table, body, False
+        self.settle_offsets()
+        if -1 in self._absent.values():
+            end = (await master.span()).end
+            self._absent = {key: end if at < 0 else at for key, at in self._absent.items()}
+            self.settle_offsets()
+
+    def settle_offsets(self) -> None:
+        """Take the offsets of the last copy that were not taken yet, as far as possible."""
+        if self._is_whole:
+            return
+        self._is_whole = True
+        table = self._shown_of(self._theirs) if self._only_shown else self._theirs
         self._metadata.offsets.follow_master(table, self._offsets)
-        self._offsets_text, self._offsets = body, table
+        self._offsets = table
+
+    def _shown_of(self, theirs: Offsets) -> Offsets:
+        """The offsets, none beyond what readers see of its queue.
+
+        A queue that is not here has expired once this log has what the master's had: its offset is
+        taken as it is.
+        """
+        absent, self._absent = self._absent, {}
+        taken: Offsets = {}
+        for key, offsets in theirs.items():
+            topic = key.partition("@")[0]
+            mine = taken[key] = {}
+            for queue_id, offset in offsets.items():
+                queue = self._store.queues.find(topic, queue_id)
+                if queue is not None and queue.max:
+                    mine[queue_id] = min(offset, self._store.log.end_of(queue))
+                    self._is_whole &= mine[queue_id] == offset
+                    continue
+                needs = absent.get((key, queue_id), -1)
+                if offset == 0 or 0 <= needs <= self._store.log.shown_end:
+                    mine[queue_id] = offset
+                else:
+                    self._absent[key, queue_id] = needs
+                    self._is_whole = False
+        return taken
 
     async def _take_delay(self, master: MasterRequests) -> None:
         """Ask for the progress of delay levels; it is taken when this log has caught up."""

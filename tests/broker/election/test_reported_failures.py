@@ -147,7 +147,7 @@ def fence(store: MessageStore) -> Fence:
     confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
     lease = MasterLease(1000, 1)
     lease.renewed(lease.now())
-    opened = Fence(term(1), lease, store.log, confirm, lease.now)
+    opened = Fence(term(1), lease, store.log, confirm, lease.now, show=store.show_below)
     opened.open()
     assert confirm.confirmed_offset == NO_LIMIT
     return opened

@@ -10,14 +10,22 @@ from harness.replication.pairs import Pair, broker_config, running_pair
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.replication.master_requests import MasterRequests
+from congreve.broker.replication.master_requests import LogSpan, MasterRequests
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
 from congreve.broker.replication.table_copies import HOLD_S
 from congreve.client import Message, Producer
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_GROUP
-from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
+from congreve.remoting.messages.bodies import (
+    ConsumerOffsetSerializeWrapper,
+    DelayOffsetSerializeWrapper,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.transport.client import RemotingClient
 
 
@@ -241,3 +249,57 @@ async def test_between_copies_of_all_tables_the_changed_topics_are_copied(tmp_pa
         assert master.asked > asked, "consumer offsets, too"
         assert mine.table["later"] == theirs.table["later"]
         await client.close()
+
+
+class FixedTables(MasterRequests):
+    """A master with these offsets, whose log ends at `end`."""
+
+    def __init__(self, client: RemotingClient, table: dict[str, dict[int, int]]) -> None:
+        super().__init__(client, "127.0.0.1:1")
+        self.offsets = table
+        self.end = 0
+
+    async def table(self, code: int) -> bytes:
+        if code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+            return ConsumerOffsetSerializeWrapper(offset_table=self.offsets).encode()
+        if code == RequestCode.GET_ALL_DELAY_OFFSET:
+            return DelayOffsetSerializeWrapper().encode()
+        empty = (
+            TopicConfigSerializeWrapper()
+            if code == RequestCode.GET_ALL_TOPIC_CONFIG
+            else SubscriptionGroupWrapper()
+        )
+        return empty.encode()
+
+    async def span(self) -> LogSpan:
+        return LogSpan(0, self.end)
+
+
+async def test_offsets_beyond_what_a_slave_shows_are_taken_later(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        broker = pair.master
+        store, metadata = broker.store, broker.managers.metadata
+        for _ in range(3):
+            store.put(Record(topic="T", body=b"x"))
+        queue = store.queues.get("T", 0)
+        master = FixedTables(RemotingClient(), {"T@g": {0: 3, 1: 5}, "expired@g": {0: 9}})
+        master.end = store.log.max_offset
+        tables = SlaveSynchronize(
+            metadata,
+            broker.managers.delayed,
+            store,
+            lambda: master,
+            lambda topic, end: False,
+            lambda: True,
+            only_shown=True,
+        )
+        store.show_below(queue[1][0])
+        assert await tables.run()
+        assert metadata.offsets.table == {"T@g": {0: 1}}
+        store.show_below(queue[2][0])
+        tables.settle_offsets()
+        assert metadata.offsets.table == {"T@g": {0: 2}}
+        # Queues that are not in the whole log have expired: their groups keep their places.
+        store.show_below(store.log.max_offset)
+        assert await tables.run()
+        assert metadata.offsets.table == {"T@g": {0: 3, 1: 5}, "expired@g": {0: 9}}

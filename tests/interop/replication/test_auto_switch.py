@@ -118,7 +118,7 @@ async def leading(
     lease = MasterLease(1000, 1)
     lease.renewed(lease.now())
     confirm = ConfirmOffset(store.backend, waits_for_disk=False, waits_for_slaves=True)
-    fence = Fence(term, lease, store.log, confirm, lease.now)
+    fence = Fence(term, lease, store.log, confirm, lease.now, show=store.show_below)
     fence.open()
     service = AutoSwitchService(store, SETTINGS, fence=fence, epochs=epochs.epochs)
     service.listen(HOST, 0)
