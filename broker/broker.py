@@ -48,6 +48,7 @@ from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.listeners import host_port, parse_addresses
+from congreve.remoting.transport.background import to_thread_whole
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
@@ -191,7 +192,7 @@ class Broker(Lifecycle):
                 await self._access.load()
                 await refuse_open_name_servers(self.config)
             await self._quotas.load()
-            await asyncio.to_thread(self.store.start)
+            await to_thread_whole(self.store.start)
             self.replication.take_role()
             await self.managers.load()
             self.managers.stats.sample()

@@ -33,3 +33,7 @@ class RequestTimeoutError(RemotingError):
 
 class TooManyRequestsError(RemotingError):
     """Too many of our requests wait for their answers on this connection."""
+
+
+class OtherProcessError(RemotingError):
+    """A child made by fork() used what its parent started."""

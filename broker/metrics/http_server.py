@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from congreve.broker.errors import BrokerError
+from congreve.forks import in_each_child
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class _Server(ThreadingTCPServer):
         self.answer = answer
         self._room = threading.BoundedSemaphore(REQUESTS_MAX)
         super().__init__((host, port), _Request)
+        in_each_child(self.server_close)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._room.acquire(blocking=False):

@@ -20,6 +20,7 @@ from congreve.broker.replication.state import SlaveState
 from congreve.broker.replication.strangers import Stranger, Strangers
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
+from congreve.forks import in_each_child
 from congreve.limited_log import LimitedLog
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.tls.errors import NotEncryptedError
@@ -101,8 +102,13 @@ class HAService:
                 "or haListenPort=-1 for a broker without slaves"
             ) from error
         self._listener = listener
+        in_each_child(self._close_listener)
         self._loop = asyncio.get_running_loop()
         self._listen()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
 
     def stop(self) -> None:
         """Close the port and all connections; idempotent."""

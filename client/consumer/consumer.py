@@ -77,13 +77,11 @@ class PullConsumer(ClientInstance):
             await hook.start()
         await super().start()
 
-    async def stop(self) -> None:
-        """Close all connections, and stop the hooks. Idempotent."""
-        stops = self._started and not self._stopping
+    async def _stop_all(self) -> None:
         try:
-            await super().stop()
+            await super()._stop_all()
         finally:
-            for hook in self.hooks if stops else ():
+            for hook in self.hooks:
                 await hook.stop()
 
     async def queues(self, topic: str) -> list[MessageQueue]:

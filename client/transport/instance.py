@@ -1,6 +1,7 @@
 """The part that all clients share: connections, routes, heartbeats (RocketMQ: MQClientInstance)."""
 
 import asyncio
+import os
 import ssl as tls
 from collections.abc import Awaitable, Callable, Mapping
 from types import NoneType, TracebackType
@@ -72,8 +73,9 @@ class ClientInstance:
         self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)
         self.routes = RouteCache(self.name_servers)
         self._tasks: list[asyncio.Task[None]] = []
+        self._pid = os.getpid()
         self._started = False
-        self._stopping = False
+        self._ending: asyncio.Task[None] | None = None
         self._stopped = False
 
     async def start(self) -> None:
@@ -81,15 +83,23 @@ class ClientInstance:
         it was started before."""
         if self._started:
             raise ClientStateError(f"client {self.client_id} can be started only once")
+        self.check_process()
         self._started = True
         self._tasks.append(asyncio.create_task(self._keep_routes()))
         self._every(HEARTBEAT_S, self.heartbeat, first_s=FIRST_HEARTBEAT_S)
 
     async def stop(self) -> None:
-        """Unregister from the brokers and close all connections. Idempotent."""
-        if self._stopping or not self._started:
+        """Unregister from the brokers and close all connections; idempotent.
+
+        When it is interrupted, its work continues, and the next stop() waits for that.
+        """
+        if not self._started:
             return
-        self._stopping = True
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._stop_all())
+        await asyncio.shield(self._ending)
+
+    async def _stop_all(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,8 +122,17 @@ class ClientInstance:
     ) -> None:
         await self.stop()
 
+    def check_process(self) -> None:
+        """Raises ClientStateError in a child made by fork(): both would read one connection."""
+        if os.getpid() != self._pid:
+            raise ClientStateError(
+                f"client {self.client_id} belongs to process {self._pid}: after a fork() each"
+                " process makes a client of its own"
+            )
+
     def check_running(self) -> None:
-        """Raises ClientStateError when the client is not running."""
+        """Raises ClientStateError when the client is not running, or in a child made by fork()."""
+        self.check_process()
         if not self._started or self._stopped:
             state = "stopped" if self._stopped else "not started: use `async with`"
             raise ClientStateError(f"client {self.client_id} is {state}")

@@ -46,12 +46,15 @@ class LoopThread(Generic[C_co]):
             raise
 
     def stop(self) -> None:
-        """Stop the client, then the thread. Idempotent."""
-        if self._thread is not None:
-            try:
+        """Stop the client, then the thread; idempotent. In a child made by fork() both continue in
+        the parent, and nothing happens."""
+        if self._thread is None:
+            return
+        try:
+            if self._thread.is_of_this_process:
                 self.run(self._client.stop())
-            finally:
-                self._end()
+        finally:
+            self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine and return its result or raise its exception; an interrupt cancels
@@ -75,6 +78,11 @@ class LoopThread(Generic[C_co]):
         if self._thread is None:
             coroutine.close()
             raise ClientStateError(f"the {self._name} is not running: use `with`")
+        try:
+            self._client.check_process()
+        except ClientStateError:
+            coroutine.close()
+            raise
         return self._thread
 
     def _end(self) -> None:

@@ -6,6 +6,7 @@ import struct
 from contextlib import suppress
 
 from congreve.engine.errors import StoreError, StoreLockedError
+from congreve.forks import in_each_child
 from congreve.io_backends.files.file_system import DISK, File, FileSystem
 
 _CONTENT = b"lock"
@@ -51,6 +52,7 @@ class FolderLock:
         self.folder = folder
         self._files = files
         self._file: File | None = None
+        in_each_child(self.release)
 
     def acquire(self) -> None:
         """Create the folder if it is missing, and lock it.
@@ -98,6 +100,7 @@ class StoreLock:
         self._made: list[str] = []
         self.is_new = False
         """Whether acquire() made the file."""
+        in_each_child(self.release)
 
     def acquire(self) -> None:
         """Take the lock.

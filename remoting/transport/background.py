@@ -1,9 +1,11 @@
-"""Work that goes on beside requests until it is stopped, whatever goes wrong in it."""
+"""Work beside requests: supervised tasks, and calls in threads."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -76,3 +78,16 @@ async def stop_all(tasks: list[BackgroundTask]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*(task.stop() for task in tasks))
+
+
+async def to_thread_whole(work: Callable[[], T]) -> T:
+    """asyncio.to_thread(), but a cancelled caller goes on only when the thread has ended.
+
+    A thread does not notice a cancellation: what it opens after that would stay open.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,11 +1,14 @@
 """An event loop on a thread of its own, for programs that have no loop."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from congreve.remoting.errors import OtherProcessError
 
 T = TypeVar("T")
 
@@ -20,35 +23,80 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """A thread with an event loop that runs coroutines for other threads, until stop()."""
+    """A thread with an event loop that runs coroutines for other threads, until stop().
+
+    A child that fork() makes has no copy of the thread: there run() raises OtherProcessError, and
+    stop() does nothing.
+    """
 
     def __init__(self, name: str) -> None:
+        self._pid = os.getpid()
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine and return its result or raise its error; an interrupt cancels it."""
-        future = self.submit(coroutine)
+        """Run the coroutine and return its result or raise its error.
+
+        An interrupt (KeyboardInterrupt) cancels it, waits until it has cleaned up, and goes on; a
+        second one does not wait.
+        """
+        self._check_process(coroutine)
+        ended = threading.Event()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(coroutine))
+            tasks[0].add_done_callback(lambda _: ended.set())
+
+        def cancel() -> None:
+            tasks[0].cancel()
+
+        self._loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            ended.wait()
         except BaseException:
-            future.cancel()
+            self._loop.call_soon_threadsafe(cancel)
+            ended.wait()
             raise
+        return tasks[0].result()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run the coroutine; its result comes as a future."""
+        self._check_process(coroutine)
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def stop(self) -> None:
         """Stop the loop and the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        if self.is_of_this_process:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process made the thread, not the one that it was forked from."""
+        return self._pid == os.getpid()
+
+    def _check_process(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        if not self.is_of_this_process:
+            coroutine.close()
+            raise OtherProcessError(
+                f"process {self._pid} started it: a child made by fork() must start its own"
+            )
+
+    async def _end_all(self) -> None:
+        """Cancel what still runs, and wait for it and for the threads that it has used."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(self._end_all())
         finally:
             self._loop.close()
 
@@ -96,11 +144,13 @@ class Lifecycle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
-            try:
+        if self._thread is None:
+            return
+        try:
+            if self._thread.is_of_this_process:
                 self._thread.run(self.stop())
-            finally:
-                self._end_thread()
+        finally:
+            self._end_thread()
 
     def _end_thread(self) -> None:
         if self._thread is not None:

@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from congreve.forks import in_each_child
 from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
@@ -95,6 +96,8 @@ class RemotingServer:
         self._lane_sinks = lane_sinks
         self._lane_entry = lane_entry
         self._listening: ExitStack | None = None
+        self._sockets: list[socket.socket] = []
+        in_each_child(self._close_sockets)
         self._lanes: Lanes | None = None
         self._poll: BusyPoll | None = None
         self._scan: asyncio.TimerHandle | None = None
@@ -148,7 +151,12 @@ class RemotingServer:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConnectError(f"cannot listen on {host}:{port}: {why}") from error
         self.ports[name] = found[0].getsockname()[1]
+        self._sockets += found
         return found
+
+    def _close_sockets(self) -> None:
+        for each in self._sockets:
+            each.close()
 
     def _start_lanes(self, listening: ExitStack) -> None:
         limits, shared = self._limits, self.guard.limits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from congreve.remoting.transport.background import (
     LONGEST_PAUSE_S,
     BackgroundTask,
     stop_all,
+    to_thread_whole,
 )
 
 logger = logging.getLogger("test-background")
@@ -108,3 +110,25 @@ def test_all_stop_together_also_before_their_first_step() -> None:
         assert not any(work.waits.is_set() for work in works)
 
     asyncio.run(main())
+
+
+def test_a_cancelled_call_in_a_thread_waits_for_the_thread() -> None:
+    async def main() -> None:
+        begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            may_end.wait()
+            ended.set()
+
+        task = asyncio.create_task(to_thread_whole(work))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
