@@ -233,3 +233,17 @@ async def test_only_the_messages_of_a_cancelled_task_are_redelivered() -> None:
         await asyncio.gather(task, return_exceptions=True)
         assert await take(consumer, 3) == [b"1", b"2", b"3"]
     assert group.committed[0] == 4
+
+
+async def test_an_interrupted_stop_completes_and_the_next_one_waits_for_it() -> None:
+    group = Group()
+    group.fill(0, range(10))
+    async with member(group) as consumer:
+        assert await take(consumer, 10) == [b"%d" % i for i in range(10)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await consumer.stop()
+        await consumer.stop()
+        assert group.committed[0] == 10
+        with pytest.raises(ClientStateError):
+            consumer.check_running()
