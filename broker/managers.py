@@ -43,7 +43,10 @@ class Managers:
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic, config.broker_cluster_name)
         topics = self.metadata.topics
         self.delayed = DelayedMessages(
-            store, clock, undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1)
+            store,
+            clock,
+            undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1),
+            present_queue=topics.present_queue,
         )
         self.transactions = Transactions(
             config=config,

@@ -11,7 +11,7 @@ from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
-from congreve.engine.timer.redelivery import Redelivery
+from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
@@ -73,11 +73,12 @@ class ScheduleMessageService:
         recalls: Recalls | None = None,
         *,
         undeliverable: Callable[[], object] = lambda: None,
+        present_queue: PresentQueue | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
-        self._redelivery = Redelivery(store.log, store.queues)
+        self._redelivery = Redelivery(store.log, store.queues, present_queue=present_queue)
         self._undeliverable = undeliverable
         self._timer = WakeUpTimer(self._round)
         self._running = False

@@ -13,6 +13,7 @@ from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
+from congreve.engine.timer.redelivery import PresentQueue
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
 DURABLE_LIMIT_S = 30.0
@@ -21,7 +22,8 @@ DURABLE_LIMIT_S = 30.0
 class DelayedMessages:
     """Starts and stops both services; a slave reads their files but delivers no messages.
 
-    They call `undeliverable` when the topic of undeliverable messages has a new one.
+    They call `undeliverable` when the topic of undeliverable messages has a new one, and deliver to
+    the queue that `present_queue` returns for a topic and a queue id.
     """
 
     def __init__(
@@ -30,13 +32,16 @@ class DelayedMessages:
         clock: Clock,
         *,
         undeliverable: Callable[[], object] = lambda: None,
+        present_queue: PresentQueue | None = None,
     ) -> None:
         self._store = store
         self.recalls = Recalls(store, clock)
         self.levels = ScheduleMessageService(
-            store, clock, self.recalls, undeliverable=undeliverable
+            store, clock, self.recalls, undeliverable=undeliverable, present_queue=present_queue
         )
-        self.timers = TimerMessageService(store, clock, self.recalls, undeliverable=undeliverable)
+        self.timers = TimerMessageService(
+            store, clock, self.recalls, undeliverable=undeliverable, present_queue=present_queue
+        )
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )

@@ -22,7 +22,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
-from congreve.engine.timer.redelivery import Redelivery
+from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 
 logger = logging.getLogger(__name__)
@@ -46,11 +46,17 @@ class TimerMessageService:
         recalls: Recalls | None = None,
         *,
         undeliverable: Callable[[], object] = lambda: None,
+        present_queue: PresentQueue | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
-        self._redelivery = Redelivery(store.log, store.queues, roll_ms=store.config.timer_roll_ms)
+        self._redelivery = Redelivery(
+            store.log,
+            store.queues,
+            roll_ms=store.config.timer_roll_ms,
+            present_queue=present_queue,
+        )
         self._undeliverable = undeliverable
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None

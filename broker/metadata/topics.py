@@ -107,6 +107,13 @@ class TopicConfigManager:
         """A topic, None when the table does not have it."""
         return self.table.get(topic)
 
+    def present_queue(self, topic: str, queue_id: int) -> int:
+        """The queue for a message that has waited for `queue_id`, which its topic may have lost."""
+        config = self.table.get(topic)
+        if config is None or queue_id < max(_queues(config)) or config.read_queue_nums <= 0:
+            return queue_id
+        return queue_id % config.read_queue_nums
+
     def announced(self, topic: str) -> TopicConfig | None:
         """A topic as clients see it: brokerPermission limits all topics."""
         config = self.table.get(topic)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import msgspec
+
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
@@ -56,12 +58,14 @@ class TransactionService:
         offsets: ConsumerOffsetManager,
         clock: Clock,
         store_host: Callable[[], Host],
+        present_queue: Callable[[str, int], int] = lambda topic, queue_id: queue_id,
     ) -> None:
         self.window = HalfWindow(store.log.lock)
         self._store = store
         self._offsets = offsets
         self._clock = clock
         self._store_host = store_host
+        self._present_queue = present_queue
         self._newest: dict[str, int] = {}  # identity -> offset of the copy that counts
         self.asked: dict[int, int] = {}  # open half offset -> how often its producers were asked
         self._missing_op_records: deque[int] = deque()
@@ -141,8 +145,11 @@ class TransactionService:
     def _parked(self, committed: Record) -> Record:
         """The committed message, parked if it has a delay that can be used.
 
-        A delay is checked before the half message is stored, but its settings may have changed.
+        A delay is checked before the half message is stored, but its settings may have changed, and
+        the topic may have fewer queues.
         """
+        queue_id = self._present_queue(committed.topic, committed.queue_id)
+        committed = msgspec.structs.replace(committed, queue_id=queue_id)
         try:
             return park(committed, self._store.config, self._clock.now())
         except RefusedError as error:

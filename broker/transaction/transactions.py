@@ -48,7 +48,13 @@ class Transactions:
         self._config = config
         self._store = store
         self._clock = clock
-        self.service = TransactionService(store, metadata.offsets, clock, lambda: config.store_host)
+        self.service = TransactionService(
+            store,
+            metadata.offsets,
+            clock,
+            lambda: config.store_host,
+            metadata.topics.present_queue,
+        )
         self._asked = self.service.asked
         self._recovery = TransactionRecovery(store, metadata.offsets, self.service)
         self._checks = TransactionCheckService(

@@ -12,7 +12,7 @@ from congreve.records.byte_compare cimport is_text, same
 from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.layout cimport BLANK_MIN
 from congreve.records.message.properties cimport (
-    DELAY, REAL_QUEUE_ID, REAL_TOPIC, TIMER_OUT_MS,
+    DELAY, REAL_TOPIC, TIMER_OUT_MS,
 )
 from congreve.records.message.topics cimport (
     SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC, TRANS_HALF_TOPIC, UNDELIVERABLE_TOPIC,
@@ -57,8 +57,9 @@ cdef class DeliveryScan:
         """Delay level -> next offset in its queue, from those at physical offset `start`.
 
         A level delivers in order, and a copy differs from the parked record in topic and queue
-        alone: each copy after `start`, also one in the topic of undeliverable messages, advances
-        its level's offset past the entry that it copies.
+        alone; its queue may be another than the parked one. Each copy after `start`, also one in
+        the topic of undeliverable messages, advances its level's offset past the entry that it
+        copies.
         Entries in `recalled`, pairs of level and offset, have no copies.
         """
         cdef dict found = dict(offsets)
@@ -211,10 +212,7 @@ cdef class DeliveryScan:
         if is_text(self.view.topic, self.view.topic_length, UNDELIVERABLE_TOPIC):
             return True
         topic = property_of(&self.view, REAL_TOPIC, &length)
-        return (
-            topic != NULL and same(topic, length, self.view.topic, self.view.topic_length)
-            and number(&self.view, REAL_QUEUE_ID) == self.view.queue_id
-        )
+        return topic != NULL and same(topic, length, self.view.topic, self.view.topic_length)
 
     cdef int pass_damage(self, Segment segment) except -1:
         scanner = LogScanner(verify_crc=False)
@@ -264,8 +262,7 @@ cdef class DeliveryScan:
         cdef const RecordView *other = &self.parked
         return (
             (
-                one.queue_id == message.queue_id
-                and same(one.topic, one.topic_length, message.topic, message.topic_length)
+                same(one.topic, one.topic_length, message.topic, message.topic_length)
                 if has_target
                 else is_text(one.topic, one.topic_length, UNDELIVERABLE_TOPIC)
             )

@@ -29,6 +29,7 @@ cdef class Redelivery:
     # Appends parked records to their real queues; the log's one writer calls it.
     cdef CommitLog log
     cdef object queues
+    cdef object present_queue   # of a topic and a queue id; None: each queue is present
     cdef QueueMap known
     cdef Segment source         # of the current record
     cdef uint8_t *buffer

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Self, final
 
 from typing_extensions import Buffer
@@ -6,10 +7,18 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 
+PresentQueue = Callable[[str, int], int]
+
 @final
 class Redelivery:
     def __new__(
-        cls, log: CommitLog, queues: QueueTable, *, roll_ms: int = 0, run_ns: int = 10_000_000
+        cls,
+        log: CommitLog,
+        queues: QueueTable,
+        *,
+        roll_ms: int = 0,
+        run_ns: int = 10_000_000,
+        present_queue: PresentQueue | None = None,
     ) -> Self: ...
     @property
     def delivered(self) -> int: ...

@@ -8,6 +8,7 @@ from libc.string cimport strlen
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
+from collections.abc import Callable
 
 from congreve.engine.log.commit_log cimport (
     APPEND_NEXT_SEGMENT, APPEND_OK, APPEND_QUEUE_ROOM, AppendStatus, CommitLog,
@@ -35,6 +36,8 @@ from congreve.io_backends.errors import BackendError
 
 logger = logging.getLogger(__name__)
 
+PresentQueue = Callable[[str, int], int]
+
 # Limits of one run in bytes and, for reads from the disk, in time: the thread has other work.
 cdef int64_t RUN_BYTES = 2 << 20
 cdef int64_t RUN_NS = 10_000_000
@@ -55,7 +58,8 @@ cdef class Redelivery:
 
     The appending thread calls it; a run holds the GIL only to open segments and queues. It skips
     records that it cannot read. A record without a target that can hold it goes to
-    UNDELIVERABLE_TOPIC with the properties that it was parked with.
+    UNDELIVERABLE_TOPIC with the properties that it was parked with. A topic may have lost queues
+    since: `present_queue` returns the queue id to deliver to, for a topic and the parked queue id.
 
     `roll_ms`: a timed message that is due later than this is written again by then.
 
@@ -63,9 +67,11 @@ cdef class Redelivery:
     a piece of some messages, then takes the append lock for the whole piece.
     """
 
-    def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS):
+    def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS,
+                  present_queue=None):
         self.log = log
         self.queues = queues
+        self.present_queue = present_queue
         self.roll_ms = roll_ms
         self.run_ns = run_ns
         self.known = QueueMap()
@@ -289,6 +295,7 @@ cdef class Redelivery:
         if known.queue == NULL:
             return self.set_aside()
         self.next.queue = <void *> known.queue
+        message.queue_id = (<ConsumeQueue> known.queue).queue_id
         self.next.entry = self.at
         self.piece_bytes += encoded_size(message)
         self.count += 1
@@ -378,7 +385,10 @@ cdef class Redelivery:
         queue = None
         # A half message must not be delivered from a delay queue (the reference discards it, too).
         if is_topic(topic) and topic != TRANS_HALF_TOPIC:
-            queue = self.queues.get(topic.decode(), message.queue_id)
+            queue_id = message.queue_id
+            if self.present_queue is not None:
+                queue_id = self.present_queue(topic.decode(), queue_id)
+            queue = self.queues.get(topic.decode(), queue_id)
         else:
             logger.error("the parked record at %d is for topic %r, which cannot hold it",
                          self.parked.physical_offset, topic)

@@ -151,6 +151,18 @@ def test_every_change_requests_a_save(topics):
     assert len(saves) == 2
 
 
+def test_what_waited_for_a_queue_that_its_topic_has_lost_gets_another(topics):
+    topics.create_internal("T", 8)
+    assert topics.present_queue("T", 7) == 7
+    topics.update(msgspec.structs.replace(topics.get("T"), write_queue_nums=3))
+    assert topics.present_queue("T", 7) == 7, "consumers still read it"
+    topics.update(msgspec.structs.replace(topics.get("T"), read_queue_nums=3))
+    assert [topics.present_queue("T", queue_id) for queue_id in (2, 3, 7)] == [2, 0, 1]
+    assert topics.present_queue("unknown", 7) == 7
+    topics.update(msgspec.structs.replace(topics.get("T"), read_queue_nums=0))
+    assert topics.present_queue("T", 7) == 7, "no consumer reads any"
+
+
 def test_an_internal_topic_has_at_least_the_queues_that_the_broker_uses(topics):
     topics.create_internal("%RETRY%G", 2)
     topics.update(msgspec.structs.replace(topics.get("%RETRY%G"), read_queue_nums=1, perm=4))

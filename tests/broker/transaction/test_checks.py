@@ -257,3 +257,11 @@ def test_a_stored_half_message_with_an_unusable_delay_can_be_committed(bench) ->
     (asked,) = bench.check()
     assert bench.answer_check(asked, COMMIT).code == 0
     assert bench.visible() == [b"one"]
+
+
+def test_a_commit_is_visible_when_its_topic_has_fewer_queues(bench) -> None:
+    half = bench.send_half(b"one")
+    topic = msgspec.structs.replace(bench.topics.get("T"), read_queue_nums=2, write_queue_nums=2)
+    bench.topics.update(topic)
+    assert bench.end(half).code == 0
+    assert [record.body for record in bench.records("T", 0)] == [b"one"]

@@ -43,8 +43,10 @@ def park_timed(store: MessageStore, due: int) -> None:
     store.put(Record(topic=TIMER, body=b"timed", properties=times))
 
 
-def deliver(store: MessageStore, level: int, offset: int, count: int) -> int:
-    run = Redelivery(store.log, store.queues, run_ns=1 << 60)
+def deliver(store: MessageStore, level: int, offset: int, count: int, shift: int = 0) -> int:
+    run = Redelivery(
+        store.log, store.queues, run_ns=1 << 60, present_queue=lambda _, queue: queue + shift
+    )
     queue = store.queues.get(SCHEDULE, level - 1)
     return run.deliver_level(queue, offset, count, now_ms=NOW + 10_000_000, delay_ms=1_000)
 

@@ -4,6 +4,7 @@ import errno
 import shutil
 from array import array
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -62,7 +63,7 @@ def parked(number: int, topic: str = "orders", level: int = 1, **properties: str
     )
 
 
-def redelivery(store: MessageStore, **settings: int) -> Redelivery:
+def redelivery(store: MessageStore, **settings: Any) -> Redelivery:
     """A Redelivery without a time limit, because a test machine may be slow."""
     return Redelivery(store.log, store.queues, run_ns=1 << 60, **settings)
 
@@ -210,6 +211,21 @@ def test_queues_with_waiting_pulls_are_notified(store):
     run = redelivery(store)
     run.deliver_level(level_queue(store), 0, 10, now_ms=NOW + 1_000, delay_ms=1_000)
     assert [(queue.topic, queue.queue_id) for queue in run.arrived()] == [("orders", 1)]
+
+
+def test_a_message_for_a_queue_that_its_topic_has_lost_goes_to_one_that_it_has(store):
+    for number in range(6):
+        store.put(parked(number))
+    at = store.put(msgspec.structs.replace(timed(9, NOW), properties=parked(2).properties))
+    run = redelivery(store, present_queue=lambda topic, queue_id: min(queue_id, 1))
+    assert run.deliver_level(level_queue(store), 0, 9, now_ms=NOW + 1_000, delay_ms=1_000) == 6
+    assert run.deliver(array("q", [at.physical_offset]), now_ms=NOW) == 1
+    assert bodies(store, queue_id=0) == [b"message 0", b"message 3"]
+    moved = [b"message %d" % number for number in (1, 2, 4, 5, 9)]
+    assert bodies(store, queue_id=1) == moved
+    assert store.queues.find("orders", 2) is None
+    entry = store.queues.get("orders", 1)[1]
+    assert decode_record(store.read(entry[0])).queue_id == 1
 
 
 def test_delivery_to_a_deleted_topic_creates_its_queue_again(store):
