@@ -171,9 +171,9 @@ def _of_administrators() -> dict[int, Rule]:
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.AWAIT_TABLE_CHANGE,
     )
-    return dict.fromkeys(codes, Rule(admin=True)) | dict.fromkeys(
-        of_slaves, Rule(admin=True, routine=True)
-    )
+    table: dict[int, Rule] = dict.fromkeys(codes, Rule(admin=True))
+    table.update(dict.fromkeys(of_slaves, Rule(admin=True, routine=True)))
+    return table
 
 
 def _rule(*sources: Source) -> Rule:

@@ -15,7 +15,10 @@ async def traces(visit: Visit) -> Response:
     wanted, topic = visit.query("id"), visit.query("topic", TRACE_TOPIC)
     events: list[TraceEvent] = []
     said = None
-    if wanted:
+    if wanted and topic != TRACE_TOPIC and not visit.sees_bodies:
+        # What looks like a trace is a part of a body.
+        said = f"This console shows traces of {TRACE_TOPIC} only to you: others are bodies."
+    elif wanted:
         try:
             found = await visit.cluster.lookup.by_key(topic, wanted, count=MESSAGES_MAX)
         except RouteNotFoundError:

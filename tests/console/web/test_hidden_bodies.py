@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 import congreve
+from congreve.client import Message
 from congreve.console.web.options import Options
+from congreve.console.web.views import PAGES
+from congreve.records.message.topics import TRACE_TOPIC
 from tests.console.web.conftest import ADMIN, ADMIN_SECRET, Console, login, serve_console
 
 SEARCH = "Text in the body"
@@ -40,6 +43,22 @@ def test_bodies_that_are_hidden_are_not_searched(hiding: Console) -> None:
 def test_dead_letters_are_neither_edited_nor_exported_with_bodies(hiding: Console) -> None:
     hiding.page("/dead-letters/some-group/edit/broker/0/0", 403)
     hiding.post("/dead-letters/some-group/edit/broker/0/0", 403, body="x")
+
+
+def test_no_page_shows_a_body_that_looks_like_a_trace(node: congreve.Node, hiding: Console) -> None:
+    fields = ["Pub", "1", "region", "SECRET-group", "SECRET-topic", "trace-key", "", "", "SECRET"]
+    body = "\x01".join([*fields, "9", "1", "0", "id", "true"]).encode()
+    with node.producer("writers") as producer:
+        producer.send(Message(topic="traced", body=body, keys="trace-key"))
+        producer.send(Message(topic=TRACE_TOPIC, body=body, keys="trace-key"))
+    hiding.read_again()
+    asked = "/traces?id=trace-key&topic="
+    hiding.eventually(asked + TRACE_TOPIC, "SECRET-group")
+    assert "SECRET" not in hiding.page(asked + "traced")
+    streams = {"/live", "/messages/tail/events"}
+    others = [path for path in PAGES.keys() - streams if "{" not in path]
+    for path in [*others, "/topics/traced", "/messages?by=key&key=trace-key&topic=traced"]:
+        assert "SECRET" not in hiding.http.get(path).text, path
 
 
 @pytest.mark.parametrize(("bodies_for", "seen"), [((ADMIN,), True), (("another",), False)])
