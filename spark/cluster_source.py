@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from congreve.client.transport.loop_thread import LoopThread
 from congreve.engine.offline.queue_scan import BATCH_BYTES, BATCH_ROWS
 from congreve.errors import CongreveError
 from congreve.records.columns.arrow import schema
+from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import RecordError
 from congreve.records.message.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, UnreachableError, lost
@@ -146,6 +148,15 @@ class ClusterSource:
             total += sum(sizes)
             start += len(sizes)
         return total
+
+    def fingerprint(self, queue: Queue, offset: int) -> int | None:
+        """What tells a message from a later one with its offset; None without such a message."""
+        pulled = self._ask(self._consumer.client.pull(_message_queue(queue), offset, 1))
+        for message in pulled.messages:
+            if message.queue_offset == offset and message.source is not None:
+                with suppress(RecordError):
+                    return fingerprint_of(message.source.body)
+        return None
 
     def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
         """Offsets of the messages with a key; this reads the keys of all messages."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from congreve.records.columns.arrow import schema
+from congreve.records.columns.same_message import OF_MESSAGE, fingerprint
 from congreve.spark.errors import DataLossError, OptionError
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import Options
@@ -35,6 +37,7 @@ class LakeSource:
         self._live: Source | None = None
         self._tables = TableFiles() if known is None else known
         self._groups: dict[str, RowGroups] = {}
+        self._compared: set[tuple[str, str]] = set()
 
     @property
     def live(self) -> Source:
@@ -86,12 +89,14 @@ class LakeSource:
     def bounds(self, queue: Queue) -> tuple[int, int]:
         """Offset of the first message, in the table or live, and of the next message to arrive.
 
-        Raises DataLossError if the live messages begin behind the end of the table.
+        Raises DataLossError if the live messages begin behind the end of the table, or if the
+        table has those of a topic that was deleted.
         """
         low, high = self.live.bounds(queue)
         if self._gap(queue, low):
             self._load(queue.topic, again=True)
         known = self._tables.of(queue)
+        self._check_topic(queue, low, high)
         if self._gap(queue, low) and self._options.fail_on_data_loss:
             raise DataLossError(
                 f"{queue} ends at {known.end} in its table, and begins at {low}: the messages "
@@ -125,6 +130,13 @@ class LakeSource:
         size = int(self._tables.sizes(Range(queue, start, end)).sum()) if start < end else 0
         start = max(start, end)
         return size + (self.live.size_of(queue, start, stop) if start < stop else 0)
+
+    def fingerprint(self, queue: Queue, offset: int) -> int | None:
+        """What tells a message from a later one with its offset; None without such a message."""
+        if offset >= self.table_end(queue):
+            return self.live.fingerprint(queue, offset)
+        rows = self._tables.read(Range(queue, offset, offset + 1), Scan(schema(OF_MESSAGE)))
+        return next((fingerprint(batch) for batch in rows if len(batch)), None)
 
     def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
         """Offsets of the messages with a key, by queue; reads the keys of all rows of tables."""
@@ -167,6 +179,23 @@ class LakeSource:
         """Whether the live messages begin behind the table's end."""
         end = self.table_end(queue)
         return 0 < end < low
+
+    def _check_topic(self, queue: Queue, low: int, high: int) -> None:
+        """Compare a message that both have, of one queue of each topic and broker."""
+        place, known = (queue.topic, queue.broker), self._tables.of(queue)
+        offset = min(known.end, high) - 1
+        if place in self._compared or not known.groups or offset < max(low, known.first):
+            return
+        live, rows = self.live.fingerprint(queue, offset), self.fingerprint(queue, offset)
+        if None in (live, rows):
+            return
+        if live != rows:
+            raise DataLossError(
+                f"{queue} has another message at {offset} than its table: the table has those of a "
+                "deleted topic of this name, or of another broker. Set it aside with `congreve "
+                "lake set-aside`, or read without the option lake"
+            )
+        self._compared.add(place)
 
     def _load(self, topic: str, *, again: bool = False) -> None:
         if topic in self._tables.files and not again:

@@ -13,6 +13,8 @@ from congreve.spark.errors import OptionError
 
 EARLIEST_OFFSET = -2
 LATEST_OFFSET = -1
+LAST = "#last"
+"""The key of fingerprints in a checkpoint: no topic has such a name."""
 
 
 class Queue(NamedTuple):
@@ -74,9 +76,22 @@ def to_json(offsets: Mapping[Queue, int]) -> dict[str, dict[str, dict[str, int]]
 
 
 def from_json(value: Any) -> Offsets:
-    """Parse the output of to_json(). Raises OptionError when the checkpoint is of another
-    source."""
+    """Parse the output of to_json() or with_last(). Raises OptionError when the checkpoint is of
+    another source."""
+    if isinstance(value, dict):
+        value = {topic: brokers for topic, brokers in value.items() if topic != LAST}
     return parse_offsets("offset of the checkpoint", value)
+
+
+def with_last(offsets: Offsets, last: Mapping[Queue, int]) -> dict[str, Any]:
+    """to_json(), with the fingerprints of the messages before these offsets."""
+    found: dict[str, Any] = dict(to_json(offsets))
+    return {**found, LAST: to_json(last)} if last else found
+
+
+def last_of(value: dict[str, Any]) -> dict[Queue, int]:
+    """The fingerprints in the output of with_last(); an earlier version wrote none."""
+    return dict(_leaves("messages of the checkpoint", value.get(LAST, {}), 0, "a fingerprint"))
 
 
 def _leaves(name: str, value: Any, least: int, what: str) -> Iterator[tuple[Queue, int]]:

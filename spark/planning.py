@@ -63,6 +63,10 @@ class Source(Protocol):
     def size_of(self, queue: Queue, start: int, stop: int) -> int:
         """Bytes of the records in a range."""
 
+    def fingerprint(self, queue: Queue, offset: int) -> int | None:
+        """What tells a message from a later one with its offset (congreve.records.columns); None
+        without such a message."""
+
     def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
         """Offsets of the messages with a key, by queue."""
 

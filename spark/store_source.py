@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from congreve.engine.offline.queue_scan import WINDOW, EntryColumns, entry_windo
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.column import Column
+from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import CorruptRecordError, RecordError
 from congreve.records.message.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
@@ -141,6 +143,14 @@ class StoreSource:
             raise DataLossError(f"{self._named}: {queue}: {error}") from error
         finally:
             self.bytes_read += rows.gather.bytes_read
+
+    def fingerprint(self, queue: Queue, offset: int) -> int | None:
+        """What tells a message from a later one with its offset; None without such a message."""
+        for entry in self._entries(queue, offset, offset + 1):
+            place, size = int(entry["physical_offset"]), int(entry["size"])
+            with suppress(RecordError, StoreFormatError):
+                return fingerprint_of(self._files.record(place, size))
+        return None
 
     def find_key(self, queues: list[Queue], key: str) -> dict[Queue, list[int]]:
         """Offsets of the messages with a key: by the index, and by reading what it does not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from congreve.spark.errors import (
     SparkError,
     UnreachableError,
 )
-from congreve.spark.offsets import Offsets, Queue, from_json, to_json
+from congreve.spark.offsets import Offsets, Queue, from_json, last_of, to_json, with_last
 from congreve.spark.options import Options
 from congreve.spark.planning import (
     Source,
@@ -85,13 +85,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: Source | None = None
         self._target: Offsets | None = None
         self._answered = False
+        self._planned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_source": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The offsets at which a query without a checkpoint starts."""
-        return to_json(self._retrying(self._starts))
+
+        def asked(source: Source) -> dict[str, Any]:
+            starts = self._starts(source)
+            return with_last(starts, self._last(source, starts, {}, {}))
+
+        return self._retrying(asked)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark has no limit of rows and bytes together: latestOffset() applies both.
@@ -112,7 +118,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A batch is done when the next one is requested; commit() is not called
         # for the last batch of a run.
         self._commit(starts)
-        return to_json(self._retrying(lambda source: self._latest(source, starts, limit)))
+
+        def asked(source: Source) -> dict[str, Any]:
+            last = last_of(start)
+            ends = self._latest(source, starts, limit)
+            moved = {
+                queue: offset for queue, offset in starts.items() if ends.get(queue, 0) > offset
+            }
+            self._check_topics(source, moved, last)
+            return with_last(ends, self._last(source, ends, starts, last))
+
+        return self._retrying(asked)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         # Only for the progress that users see: a failure must not end or delay the query.
@@ -133,6 +149,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def planned(source: Source) -> list[InputPartition]:
             """The partitions, whose ranges can be read."""
+            if not self._planned:  # Spark repeats a batch that the former run had begun
+                stops = {part.queue: part.stop for part in ranges}
+                self._check_topics(source, stops, last_of(end))
+                self._planned = True
             source.check(ranges, scan)
             return [
                 RangePartition(parts, source.files_for(parts))
@@ -235,6 +255,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = known.get(queue, low)
                 ends[queue] = min(ends[queue], max(self._target.get(queue, begin), begin))
         return ends
+
+    def _last(
+        self, source: Source, ends: Offsets, starts: Offsets, last: Mapping[Queue, int]
+    ) -> dict[Queue, int]:
+        """The fingerprints of the messages before `ends`; `last` are those before `starts`."""
+        found: dict[Queue, int] = {}
+        for queue, end in ends.items():
+            same = last.get(queue) if starts.get(queue) == end else None
+            mark = source.fingerprint(queue, end - 1) if same is None and end > 0 else same
+            if mark is not None:
+                found[queue] = mark
+        return found
+
+    def _check_topics(self, source: Source, ends: Offsets, last: Mapping[Queue, int]) -> None:
+        """Raises DataLossError if a queue has another message before `ends` than it had."""
+        if not self._options.fail_on_data_loss:
+            return
+        for queue, end in ends.items():
+            now = source.fingerprint(queue, end - 1) if queue in last else None
+            if now is not None and now != last[queue]:
+                raise DataLossError(
+                    f"{queue} has another message at {end - 1} than when it was read: its topic "
+                    "was deleted and created again. A new checkpoint reads it from its beginning; "
+                    f"option failOnDataLoss=false continues at {end}"
+                )
 
     def _queues(self, source: Source, starts: Offsets) -> set[Queue]:
         """The queues that exist now.

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pyarrow as pa
+
+from congreve.records.columns.arrow import schema, to_batch
+from congreve.records.columns.builder import RecordColumns
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 OF_MESSAGE = (
     "queueOffset",
@@ -30,3 +37,10 @@ def fingerprint(rows: pa.RecordBatch | pa.Table, row: int = 0) -> int:
             column = column.cast(pa.int64())
         values.append(str(column[0].as_py()))
     return crc32("\n".join(values).encode())
+
+
+def fingerprint_of(record: Buffer) -> int:
+    """The same of the bytes of one record. Raises RecordError."""
+    gather = RecordColumns(list(OF_MESSAGE))
+    gather.add_records(record)
+    return fingerprint(to_batch(gather.take(), schema(OF_MESSAGE), 1))

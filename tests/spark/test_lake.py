@@ -100,6 +100,24 @@ def planned(options: dict[str, str]) -> list[tuple[int, int, bytes]]:
     return sorted((row["queueId"], row["queueOffset"], row["body"]) for row in rows_of(options))
 
 
+def test_a_table_of_a_deleted_topic_is_not_read_before_the_next(tmp_path: Path) -> None:
+    root, warehouse = tmp_path / "store", tmp_path / "lake"
+    with open_old(root) as store:
+        for number in range(40):
+            put(store, number)
+    export(root, warehouse)
+    places = {
+        **{"storePath": str(root), "lake": str(warehouse), "brokerName": "broker-a", "topic": "T"},
+    }
+    assert planned(places) == expected(range(40))
+    with open_old(root) as store:
+        store.delete_topic("T")
+        for number in range(100, 180):
+            put(store, number)
+    with pytest.raises(DataLossError, match="deleted topic of this name"):
+        planned(places)
+
+
 def test_a_batch_has_each_message_once(spark: Any, places: dict[str, str]) -> None:
     assert found(read(spark, places)) == expected(range(ALL))
 

@@ -10,8 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from congreve.engine.store import MessageStore
 from congreve.spark.batch import RangePartition
 from congreve.spark.errors import DataLossError, OptionError
+from congreve.spark.offsets import from_json, to_json
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
 from congreve.spark.stream import StreamReader
@@ -40,8 +42,7 @@ def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
 
 
 def total(offsets: dict[str, Any]) -> int:
-    return sum(offset for brokers in offsets.values() for queues in brokers.values()
-               for offset in queues.values())  # fmt: skip
+    return sum(from_json(offsets).values())
 
 
 def test_a_limit_of_rows_is_met_exactly_and_shared_by_the_queues(tmp_path: Path) -> None:
@@ -151,8 +152,51 @@ def test_expired_messages_are_skipped_or_counted_in_an_error(tmp_path: Path) -> 
     with pytest.raises(DataLossError, match="failOnDataLoss=false"):
         rows(reader, start, end)
     lenient = stream_reader(tmp_path, failOnDataLoss="false")
-    assert lenient.latestOffset(start, ReadAllAvailable()) == end
+    assert from_json(lenient.latestOffset(start, ReadAllAvailable())) == from_json(end)
     assert 0 < len(rows(lenient, start, end)) < 1000
+
+
+def make_again(store: MessageStore, messages: int) -> None:
+    """Delete the topic, and fill it with messages of a later time."""
+    store.delete_topic("T")
+    for number in range(1000, 1000 + messages):
+        put(store, number, queues=1)
+
+
+def test_a_topic_that_was_made_again_stops_a_stream(tmp_path: Path) -> None:
+    everything = ReadAllAvailable()
+    with open_store(tmp_path) as store:
+        for number in range(10):
+            put(store, number, queues=1)
+        first = stream_reader(tmp_path)
+        start = first.initialOffset()
+        offsets = first.latestOffset(start, everything)
+        assert len(rows(first, start, offsets)) == 10
+        make_again(store, 10)
+        assert first.latestOffset(offsets, everything) == offsets, "there is nothing to read"
+        with pytest.raises(DataLossError, match="created again"):
+            rows(stream_reader(tmp_path), start, offsets)
+        make_again(store, 30)
+        for reader in (first, stream_reader(tmp_path)):
+            with pytest.raises(DataLossError, match="created again"):
+                reader.latestOffset(offsets, everything)
+        lenient = stream_reader(tmp_path, failOnDataLoss="false")
+        assert len(rows(lenient, offsets, lenient.latestOffset(offsets, everything))) == 20
+
+
+def test_a_checkpoint_of_an_earlier_version_gets_what_names_its_messages(tmp_path: Path) -> None:
+    everything = ReadAllAvailable()
+    with open_store(tmp_path) as store:
+        for number in range(10):
+            put(store, number, queues=1)
+        reader = stream_reader(tmp_path)
+        now = reader.latestOffset(reader.initialOffset(), everything)
+        earlier = to_json(from_json(now))
+        assert "#last" in now and "#last" not in earlier
+        assert reader.latestOffset(earlier, everything) == now
+        make_again(store, 30)
+        with pytest.raises(DataLossError, match="created again"):
+            reader.latestOffset(now, everything)
 
 
 def test_a_missing_topic_stops_a_stream_before_it_starts(tmp_path: Path) -> None:
@@ -223,7 +267,7 @@ def test_messages_expired_by_a_broker_are_skipped_or_counted_in_an_error(
     with pytest.raises(DataLossError, match="failOnDataLoss=false"):
         rows(reader, start, end)
     lenient = stream_reader(cluster.address, topic="expires", failOnDataLoss="false")
-    assert lenient.latestOffset(start, ReadAllAvailable()) == end
+    assert from_json(lenient.latestOffset(start, ReadAllAvailable())) == from_json(end)
     left = rows(lenient, start, end)
     assert 0 < len(left) < 800
     assert max(int(row["keys"].split("-")[1]) for row in left) == 799
