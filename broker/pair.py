@@ -13,6 +13,19 @@ from congreve.broker.errors import ConfigError
 SLAVE_DISTANCE = 10
 """The port of the slave minus listenPort."""
 SLAVE_ID = 1
+NOT_INHERITED = {
+    "pair_address": "",
+    "ha_listen_port": -1,
+    "metrics_port": -1,
+    "listeners": "",
+    "advertised_listeners": "",
+    "answer_route_requests": False,
+    # The master of this machine has the console, each master the tables of its own topics.
+    "console_port": 0,
+    "lake_topics": "",
+    "lake_retention": False,
+}
+"""Settings of a master that its machine's slave must not have: ports, and processes of its own."""
 
 
 def pair_broker_name(host: str, port: int) -> str:
@@ -47,24 +60,25 @@ def paired_slave(config: BrokerConfig) -> Broker | None:
             "pairAddress is a setting of a master with haMode=classic: the pair's slave starts with"
             " it"
         )
+    return Broker(slave_config(config))
+
+
+def slave_config(config: BrokerConfig) -> BrokerConfig:
+    """The settings of the slave beside a master with these settings.
+
+    Raises ConfigError for a pairAddress that cannot be used.
+    """
     host, port = pair_master(config)
     root = config.store.root_dir.rstrip("/") + "-slave"
-    return Broker(
-        msgspec.structs.replace(
-            config,
-            store=msgspec.structs.replace(config.store, root_dir=root, commit_log_dir=""),
-            pair_address="",
-            broker_role="SLAVE",
-            broker_id=SLAVE_ID,
-            broker_name=config.pair_broker_name or pair_broker_name(host, port),
-            listen_port=config.listen_port + SLAVE_DISTANCE if config.listen_port else 0,
-            ha_listen_port=-1,
-            ha_master_address=f"{host}:{port + 1}",
-            # Consumers read the messages of a dead master here.
-            slave_read_enable=True,
-            metrics_port=-1,
-            listeners="",
-            advertised_listeners="",
-            answer_route_requests=False,
-        )
+    return msgspec.structs.replace(
+        config,
+        **NOT_INHERITED,
+        store=msgspec.structs.replace(config.store, root_dir=root, commit_log_dir=""),
+        broker_role="SLAVE",
+        broker_id=SLAVE_ID,
+        broker_name=config.pair_broker_name or pair_broker_name(host, port),
+        listen_port=config.listen_port + SLAVE_DISTANCE if config.listen_port else 0,
+        ha_master_address=f"{host}:{port + 1}",
+        # Consumers read the messages of a dead master here.
+        slave_read_enable=True,
     )
