@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from congreve.limited_log import LimitedLog
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
 from congreve.remoting.messages.bodies import (
@@ -73,6 +74,7 @@ class Master(msgspec.Struct, frozen=True):
 class _LiveBroker(msgspec.Struct):
     """The last registration of an address; `channel` is the connection that it came over."""
 
+    name: str
     last_seen: float
     data_version: DataVersion
     ha_address: str
@@ -104,6 +106,9 @@ class RouteTable:
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._brokers: dict[str, BrokerData] = {}  # by broker name
         self._live: dict[str, _LiveBroker] = {}  # by address
+        self._replaced: dict[str, str] = {}  # broker name -> the master before the present one
+        self._left: set[str] = set()  # names that their broker has given up
+        self._doubts = LimitedLog(logger)
 
     # --- brokers
 
@@ -141,6 +146,9 @@ class RouteTable:
             known = {} if data is None else data.broker_addrs
             data = BrokerData(cluster=broker.cluster, broker_name=broker.name, broker_addrs=known)
             self._brokers[broker.name] = data
+        self._leave_old_name(broker)
+        if broker.broker_id == MASTER_ID:
+            self._note_master(data, broker.address)
         # A slave that became the master registers another id with its old address.
         for stale in [i for i, a in data.broker_addrs.items() if a == broker.address]:
             if stale != broker.broker_id:
@@ -149,6 +157,7 @@ class RouteTable:
         if broker.address not in self._live:
             logger.info("broker %s registered: %s", broker.name, broker.address)
         self._live[broker.address] = _LiveBroker(
+            name=broker.name,
             last_seen=self._clock(),
             data_version=topics.data_version,
             ha_address=broker.ha_address,
@@ -157,6 +166,39 @@ class RouteTable:
             advertised=broker.advertised,
         )
         return None if broker.broker_id == MASTER_ID else self._master(data)
+
+    def _leave_old_name(self, broker: BrokerIdentity) -> None:
+        """Take a broker out of the routes under the name that it had before at its address."""
+        live = self._live.get(broker.address)
+        if live is None or live.name == broker.name:
+            return
+        self._doubts.warning(
+            "the broker at %s registers as %s, before as %s: that name leaves the routes; if two "
+            "brokers announce this address, change brokerIP1 or listenPort of one",
+            *(broker.address, broker.name, live.name),
+        )
+        data = self._brokers.get(live.name)
+        if data is None:
+            return
+        for stale in [i for i, a in data.broker_addrs.items() if a == broker.address]:
+            del data.broker_addrs[stale]
+        if not data.broker_addrs:
+            del self._brokers[live.name]
+            self._replaced.pop(live.name, None)
+            self._left.add(live.name)
+
+    def _note_master(self, data: BrokerData, address: str) -> None:
+        """Say that two brokers take the place of one master in turns."""
+        known = data.broker_addrs.get(MASTER_ID)
+        if known is None or known == address:
+            return
+        if known in self._live and self._replaced.get(data.broker_name) == address:
+            self._doubts.warning(
+                "%s and %s both register as the master of %s, and clients find one or the other: "
+                "give one another brokerName, or another brokerId",
+                *(address, known, data.broker_name),
+            )
+        self._replaced[data.broker_name] = known
 
     def wants_topics(self, broker: BrokerIdentity, version: DataVersion) -> bool:
         """Whether register() takes this broker's topics: a master's that are new or changed."""
@@ -184,6 +226,10 @@ class RouteTable:
         if expired:
             logger.warning("%s silent for %g s: routes are removed", _some(expired), EXPIRY_S)
             yield from self._forget(expired.keys())
+        left, self._left = self._left, set()
+        for topic in list(self._queues) if left else ():
+            self._remove_queues(topic, left - self._brokers.keys())
+            yield
         return list(expired.values())
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
@@ -218,6 +264,7 @@ class RouteTable:
                 del data.broker_addrs[broker_id]
             if not data.broker_addrs:
                 del self._brokers[name]
+                self._replaced.pop(name, None)
                 empty.add(name)
         for topic in list(self._queues) if empty else ():
             # A broker that registered again meanwhile keeps its queues.
@@ -238,7 +285,7 @@ class RouteTable:
         addresses = [address for data in brokers for address in data.broker_addrs.values()]
         filter_servers = {a: self._live[a].filter_servers for a in addresses if a in self._live}
         return TopicRouteData(
-            queue_datas=list(queues.values()),
+            queue_datas=[queue for name, queue in queues.items() if name in self._brokers],
             broker_datas=[self._advertised(data, listener) for data in brokers],
             filter_server_table={a: servers for a, servers in filter_servers.items() if servers},
         )

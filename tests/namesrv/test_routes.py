@@ -118,6 +118,38 @@ def test_a_slave_that_becomes_master_releases_its_old_id(routes: RouteTable) -> 
     assert routes.route("T").broker_datas[0].broker_addrs == {0: A_SLAVE.address}
 
 
+def test_a_broker_with_another_name_leaves_the_old_one(
+    routes: RouteTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(routes, A, topics("T", "only-old"))
+    register(routes, A_SLAVE, topics("T"))
+    renamed = msgspec.structs.replace(A, name="new-name")
+    register(routes, renamed, topics("T"))
+    assert "registers as new-name, before as" in caplog.text
+    brokers = {each.broker_name: each.broker_addrs for each in routes.route("T").broker_datas}
+    assert brokers == {A.name: {1: A_SLAVE.address}, "new-name": {0: A.address}}
+    register(routes, msgspec.structs.replace(A_SLAVE, name="new-name"), topics("T"))
+    route = routes.route("T")
+    assert [each.broker_name for each in route.broker_datas] == ["new-name"]
+    assert [each.broker_name for each in route.queue_datas] == ["new-name"]
+    assert routes.route("only-old") is None
+    at_once(routes.expiry_steps())
+    assert "only-old" not in routes.topics().topic_list
+    register(routes, A, topics("T", "only-old"))
+    assert routes.route("only-old") is not None, "it may take its name back"
+
+
+def test_two_masters_of_one_name_are_named_in_the_log(
+    routes: RouteTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = msgspec.structs.replace(A, address="10.9.9.9:10911")
+    register(routes, A, topics("T"))
+    register(routes, other, topics("T"))
+    assert "both register" not in caplog.text, "another may have been elected"
+    register(routes, A, topics("T"))
+    assert f"{A.address} and {other.address} both register as the master" in caplog.text
+
+
 def test_closed_connection_removes_its_broker_at_once(routes: RouteTable) -> None:
     register(routes, A, topics("T", "U"), channel="x")
     register(routes, B, topics("T"), channel="y")
