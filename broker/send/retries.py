@@ -27,13 +27,10 @@ def dead_letter(record: Record, group: str) -> Record:
 
     It fits whenever the message fitted without what a retry adds.
     """
-    record = without_times(record)
-    letter = msgspec.structs.replace(
-        record,
-        topic=dlq_topic(group),
-        queue_id=0,
-        properties={**record.properties, DELAY: "0"},
-    )
+    kept = dict(without_times(record).properties)
+    if DELAY in kept:
+        kept[DELAY] = "0"
+    letter = msgspec.structs.replace(record, topic=dlq_topic(group), queue_id=0, properties=kept)
     return fitting(letter, optional=OF_BROKERS + OF_RETRIES) or letter
 
 

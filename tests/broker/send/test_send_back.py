@@ -35,7 +35,7 @@ def test_a_retry_without_attempts_left_becomes_a_dead_letter(bench):
 def test_a_dead_letter_that_its_consumer_sends_waits_for_no_time(bench, times):
     properties = text(TAGS="a", **times)
     bench.send(topic="%RETRY%G", reconsume_times=4, max_reconsume_times=4, properties=properties)
-    kept = {"TAGS": "a", "CLUSTER": "C", "DELAY": "0"}
+    kept = {"TAGS": "a", "CLUSTER": "C"} | ({"DELAY": "0"} if "DELAY" in times else {})
     assert bench.stored("%DLQ%G").properties == kept
 
 
