@@ -18,6 +18,7 @@ from congreve.console.report import output_option, show
 from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
+    from congreve.broker.config import BrokerConfig
     from congreve.broker.config_file import LoadedConfig
 
 NAME_SERVER_TIMEOUT_S = 3.0
@@ -231,7 +232,7 @@ class Doctor:
                 "set it, or -n of `congreve broker`: clients find brokers there",
             )
         for address in addresses:
-            yield _name_server(address)
+            yield from _name_server(address, self._config)
 
     def _port(self) -> Iterator[Finding]:
         from congreve.engine.state.lock import is_held
@@ -254,17 +255,43 @@ class Doctor:
         yield Finding("port", "ok", f"{port} is free")
 
 
-def _name_server(address: str) -> Finding:
+def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
     from congreve.client.admin.sync import SyncAdminClient
 
     try:
         with SyncAdminClient(address, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
             info = admin.cluster_info()
     except CongreveError as error:
-        return Finding(
+        yield Finding(
             "name servers", "fail", f"{address}: {error}", "start it, or correct namesrvAddr"
         )
-    return Finding("name servers", "ok", f"{address} knows {len(info.broker_addr_table)} brokers")
+        return
+    brokers = info.broker_addr_table
+    yield Finding("name servers", "ok", f"{address} knows {len(brokers)} brokers")
+    if config.ha_mode != "classic" or config.listen_port == 0:
+        return  # an election gives the numbers
+    named = brokers.get(config.broker_name)
+    known = None if named is None else named.broker_addrs.get(config.broker_id)
+    if known not in (None, config.address):
+        yield Finding(
+            "broker name",
+            "warn",
+            f"{address} knows {known} as number {config.broker_id} of {config.broker_name}, "
+            f"and this broker is {config.address}",
+            "if both run, give one another brokerName or brokerId: clients find one or the other",
+        )
+    others = [
+        name
+        for name, data in brokers.items()
+        if name != config.broker_name and config.address in data.broker_addrs.values()
+    ]
+    if others:
+        yield Finding(
+            "broker name",
+            "warn",
+            f"{address} knows {config.address} as {', '.join(others)}, not {config.broker_name}",
+            "if another broker announces this address, change brokerIP1 or listenPort of one",
+        )
 
 
 def _least(check: str, found: int, wanted: int, advice: str) -> Finding:

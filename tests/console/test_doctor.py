@@ -93,6 +93,21 @@ def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Pat
     assert findings["name servers"].state == "fail"
 
 
+def test_another_broker_with_this_name_and_another_name_of_this_broker_are_reported(
+    tmp_path: Path,
+) -> None:
+    with serve(tmp_path / "other", brokerName="mine") as node:
+        address, port = node.broker.address, node.broker.port
+        conf = f"namesrvAddr={node.address}\nbrokerIP1=127.0.0.1\n"
+        conf += "listenPort={}\nbrokerName={}\n"
+        assert "broker name" not in doctor_of(tmp_path, conf.format(port, "mine"))
+        assert "broker name" not in doctor_of(tmp_path, conf.format(port + 50, "another"))
+        taken = doctor_of(tmp_path, conf.format(port + 50, "mine"))["broker name"]
+        assert taken.state == "warn" and address in taken.found
+        renamed = doctor_of(tmp_path, conf.format(port, "new-name"))["broker name"]
+        assert renamed.state == "warn" and "as mine, not new-name" in renamed.found
+
+
 @pytest.mark.parametrize("failing", [False, True])
 def test_the_exit_code_says_whether_a_check_failed(tmp_path: Path, failing: bool) -> None:
     conf = tmp_path / "broker.conf"
