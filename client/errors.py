@@ -56,6 +56,10 @@ class RequestReplyTimeoutError(ClientError):
     """The request was sent, and no reply arrived in time."""
 
 
+class RebalanceError(ClientError):
+    """The strategy that shares queues among the members of a group raised an error."""
+
+
 class ResendConflictError(ClientError):
     """Another process resends dead letters of the same group; try again when it has ended."""
 

@@ -118,6 +118,10 @@ class ConcurrentConsumption:
                 self._running[number] = (time.monotonic(), process_queue, messages)
                 try:
                     await self._consume(process_queue, messages)
+                except Exception:
+                    log.exception("messages are delivered again", messages=messages)
+                    for message in messages:
+                        self._repeat_here(process_queue, message)
                 finally:
                     del self._running[number]
             # A listener that never suspends must not block the answers of pulls.

@@ -17,6 +17,7 @@ from congreve.client.errors import ClientError
 from congreve.client.message import ReceivedMessage
 from congreve.client.observability.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
 from congreve.client.observability.logs import Log
+from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
 
 log = Log(__name__)
 
@@ -109,7 +110,8 @@ class Listening:
         for unit in self._units(messages):
             try:
                 failure = _refused(unit, await call(unit))
-            except Exception as error:  # noqa: BLE001 - of the user's code
+            except USER_ERRORS as error:
+                raise_own_cancellation(error)
                 failure = _raised(unit, error)
             if failure is None:
                 continue
@@ -123,7 +125,7 @@ class Listening:
         for unit in self._units(messages):
             try:
                 failure = _refused(unit, call(unit))
-            except Exception as error:  # noqa: BLE001 - of the user's code
+            except USER_ERRORS as error:
                 failure = _raised(unit, error)
             if failure is None:
                 continue
@@ -184,7 +186,7 @@ def hooked(
             hook.after_consume(context)
 
 
-def _failed(unit: Any, error: Exception) -> Failure:
+def _failed(unit: Any, error: BaseException) -> Failure:
     return Failure(_messages(unit), 0, f"{type(error).__name__}: {error}")
 
 
@@ -197,7 +199,7 @@ def _refused(unit: Any, result: object) -> Failure | None:
     return None if _is_success(result) else _later(unit)
 
 
-def _raised(unit: Any, error: Exception) -> Failure:
+def _raised(unit: Any, error: BaseException) -> Failure:
     """The failure for what a listener raised. Logs an error that is not a wish for a retry."""
     if isinstance(error, ReconsumeLaterError):
         return _wished(unit, error)

@@ -15,7 +15,7 @@ from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.rebalance import Strategy, averagely, share_of
 from congreve.client.consumer.subscription import Sql, subscribe
-from congreve.client.errors import BrokerError, RouteNotFoundError
+from congreve.client.errors import BrokerError, RebalanceError, RouteNotFoundError
 from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap
 from congreve.client.observability.consume_stats import ConsumerMetrics, ConsumeStats
@@ -25,6 +25,7 @@ from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
 from congreve.client.transport.route import TopicRoute
+from congreve.client.user_code import USER_ERRORS
 from congreve.errors import CongreveError
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import ConsumerData, GetConsumerListByGroupResponseBody
@@ -117,7 +118,7 @@ class GroupMember(PullConsumer):
         except BaseException:
             await self.stop()
             raise
-        self._tasks.append(asyncio.create_task(self._keep_balance()))
+        self._begin_task("the balance of queues", self._keep_balance)
         self._every(self.settings.commit_s, self.commit_all)
         if self.orderly and self.model is MessageModel.CLUSTERING:
             self._every(self.settings.lock_s, self._renew_locks)
@@ -184,7 +185,7 @@ class GroupMember(PullConsumer):
             share = set(route.read_queues)
         else:
             members = await self._members(route)
-            share = set(share_of(self.strategy, self.client_id, route.read_queues, members))
+            share = set(self._share_of(route, members))
         held = {queue for queue in self.process_queues if queue.topic == route.topic}
         silent = {queue for queue in held & share if self._is_silent(queue)}
         lost = [queue for queue in sorted(held - share | silent) if await self._release(queue)]
@@ -194,6 +195,13 @@ class GroupMember(PullConsumer):
         if lost or gained:
             log.info("balanced", group=self.group, lost=lost, gained=gained)
         return bool(lost or gained)
+
+    def _share_of(self, route: TopicRoute, members: list[str]) -> list[MessageQueue]:
+        try:
+            return share_of(self.strategy, self.client_id, route.read_queues, members)
+        except USER_ERRORS as error:
+            log.exception("strategy failed", group=self.group, topic=route.topic)
+            raise RebalanceError(f"the strategy raised {type(error).__name__}: {error}") from error
 
     def _is_silent(self, queue: MessageQueue) -> bool:
         process_queue = self.process_queues[queue]

@@ -89,7 +89,6 @@ class OrderlyConsumption:
 
     async def _work(self, process_queue: ProcessQueue, inbox: _Inbox) -> None:
         while (messages := await inbox.get()) is not None:
-            attempts = 0
             while messages and not process_queue.dropped and not self._stopping:
                 if not await self._has_lock(process_queue):
                     await asyncio.sleep(LOCK_RETRY_S)
@@ -97,11 +96,9 @@ class OrderlyConsumption:
                 portion = messages[: max(PORTION, self._settings.consume_batch)]
                 done = await self._consume(process_queue, portion)
                 messages = messages[done:]
-                attempts = attempts + 1 if done == 0 else 1
                 if done < len(portion):
-                    messages = await self._after_failure(process_queue, messages, attempts)
+                    messages = await self._after_failure(process_queue, messages)
                 else:
-                    attempts = 0
                     await asyncio.sleep(0)
 
     async def _has_lock(self, process_queue: ProcessQueue) -> bool:
@@ -128,19 +125,22 @@ class OrderlyConsumption:
         return done
 
     async def _after_failure(
-        self, process_queue: ProcessQueue, messages: list[ReceivedMessage], attempts: int
+        self, process_queue: ProcessQueue, messages: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
         """Pause, and return the messages that are still to be consumed; without the first one if
         it has used up its attempts."""
-        if self._locks is not None and attempts > self._attempts:
+        failed = messages[0]
+        if self._locks is None or failed.reconsume_times < self._attempts:
+            failed.count_attempt()
+        else:
             try:
-                await self._send_back.send_copy(messages[0])
+                await self._send_back.send_copy(failed, failed.reconsume_times)
             except CongreveError as error:
                 log.warning(
-                    "message not sent to the dead letter queue", message=messages[0], error=error
+                    "message not sent to the dead letter queue", message=failed, error=error
                 )
             else:
-                process_queue.done(messages[0])
+                process_queue.done(failed)
                 return messages[1:]
         await asyncio.sleep(min(max(self._settings.suspend_s, SUSPEND_MIN_S), SUSPEND_MAX_S))
         return messages

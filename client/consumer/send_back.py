@@ -50,7 +50,7 @@ class SendBack:
             await self._ask_broker(message, delay_level)
         except CongreveError as error:
             log.warning("send back failed, sending a copy", message=message, error=error)
-            await self.send_copy(message)
+            await self.send_copy(message, message.reconsume_times + 1)
 
     async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
         client = self._client
@@ -67,10 +67,13 @@ class SendBack:
         address = client.routes.address_to_read(queue.broker_name, 0)
         await client.demand(address, RequestCode.CONSUMER_SEND_MSG_BACK, header.fields())
 
-    async def send_copy(self, message: ReceivedMessage) -> None:
-        """Send a copy to any broker of the retry topic, with the attempts counted in properties.
-        Raises CongreveError when that fails."""
-        client, times = self._client, message.reconsume_times + 1
+    async def send_copy(self, message: ReceivedMessage, times: int) -> None:
+        """Send a copy to any broker of the retry topic, which counts as retried so many times: the
+        broker makes a dead letter of it when that is the maximum.
+
+        Raises CongreveError when that fails.
+        """
+        client = self._client
         topic = RETRY_PREFIX + client.group
         route = await client.routes.find(topic, inherit=True)
         queue = random.choice(route.write_queues)

@@ -23,6 +23,7 @@ from congreve.client.observability.hooks import EndContext
 from congreve.client.observability.logs import Log
 from congreve.client.producer.producer import Producer
 from congreve.client.pull.received import PulledRecords
+from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
 from congreve.errors import CongreveError
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag
@@ -84,7 +85,7 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """Start the producer. Raises ClientStateError when it was started before."""
         await super().start()
-        self._tasks.append(asyncio.create_task(self._run_checks()))
+        self._begin_task("the answers to checks", self._run_checks)
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float | None = None
@@ -164,7 +165,8 @@ class TransactionProducer(Producer):
         message = _half_message(request.body, self.namespace)
         try:
             state = TransactionState(await _outcome(self._check(message)))
-        except Exception:
+        except USER_ERRORS as error:
+            raise_own_cancellation(error)
             log.exception("check failed, answering unknown", message_id=message.message_id)
             state = TransactionState.UNKNOWN
         end = EndTransactionRequestHeader(

@@ -262,6 +262,11 @@ cdef class ReceivedMessage:
             return None
         return PyUnicode_DecodeUTF8(<const char *> value, length, "replace")
 
+    def count_attempt(self):
+        """Increase `reconsume_times`: an orderly consumer tries a failed message again in place
+        (RocketMQ: ConsumeMessageOrderlyService.checkReconsumeTimes)."""
+        self.reconsume_times += 1
+
     @property
     def topic(self):
         """The topic that the message was sent to."""

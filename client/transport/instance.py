@@ -1,11 +1,12 @@
 """The part that all clients share: connections, routes, heartbeats (RocketMQ: MQClientInstance)."""
 
 import asyncio
+import logging
 import os
 import ssl as tls
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import NoneType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
@@ -19,12 +20,14 @@ from congreve.remoting.messages.codes import LanguageCode, RequestCode, Response
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.messages.signature import Credentials
+from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.local_address import local_address
 
 log = Log(__name__)
+logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 30.0
 FIRST_HEARTBEAT_S = 1.0
@@ -72,7 +75,7 @@ class ClientInstance:
         )
         self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)
         self.routes = RouteCache(self.name_servers)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[BackgroundTask] = []
         self._pid = os.getpid()
         self._started = False
         self._ending: asyncio.Task[None] | None = None
@@ -85,7 +88,7 @@ class ClientInstance:
             raise ClientStateError(f"client {self.client_id} can be started only once")
         self.check_process()
         self._started = True
-        self._tasks.append(asyncio.create_task(self._keep_routes()))
+        self._begin_task("the refreshing of routes", self._keep_routes)
         self._every(HEARTBEAT_S, self.heartbeat, first_s=FIRST_HEARTBEAT_S)
 
     async def stop(self) -> None:
@@ -100,9 +103,7 @@ class ClientInstance:
         await asyncio.shield(self._ending)
 
     async def _stop_all(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_all(self._tasks)
         try:
             await self._leave()
             await self._unregister()
@@ -221,6 +222,12 @@ class ClientInstance:
     async def _refresh_routes(self) -> None:
         await self.routes.refresh()
 
+    def _begin_task(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run work until the client stops, again after an error that it did not expect."""
+        task = BackgroundTask(f"{self.client_id}: {name}", work, logger)
+        self._tasks.append(task)
+        task.start()
+
     def _every(
         self, seconds: float, work: Callable[[], Awaitable[None]], *, first_s: float | None = None
     ) -> None:
@@ -235,7 +242,7 @@ class ClientInstance:
                     log.warning("periodic work failed, will retry", work=work.__name__, error=error)
                 await asyncio.sleep(seconds)
 
-        self._tasks.append(asyncio.create_task(repeat()))
+        self._begin_task(f"the periodic work {work.__name__}", repeat)
 
     async def _leave(self) -> None:
         """Hook for subclasses: called before the connections close."""

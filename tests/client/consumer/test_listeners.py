@@ -5,6 +5,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from harness.eventually import eventually
 from harness.fake_cluster import record, refused, stored
@@ -273,18 +274,51 @@ async def test_an_orderly_queue_waits_for_the_message_that_failed() -> None:
     assert group.committed[0] == 10
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("way", ["work", "work_async"])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, SystemExit, KeyError])
+async def test_whatever_a_listener_raises_is_a_failure_of_its_message(
+    error: type[BaseException], way: str, orderly: bool
+) -> None:
+    """Java catches Throwable around a listener."""
+    failed: set[int] = set()
+
+    def raise_once(message: ReceivedMessage) -> None:
+        if message.queue_offset < 10 and message.queue_offset not in failed:
+            failed.add(message.queue_offset)
+            raise error
+
+    group, seen = Group(), Seen(raise_once)
+    group.fill(0, range(20))
+    settings = msgspec.structs.replace(QUICK, concurrency=2)
+    async with member(group, listener=getattr(seen, way), orderly=orderly, settings=settings):
+        await eventually(lambda: set(seen.offsets) == set(range(20)))
+        await eventually(lambda: group.committed.get(0) == 20)
+    assert len(failed) == 10
+
+
 async def test_an_orderly_message_that_fails_too_often_goes_to_the_retry_topic() -> None:
-    group, seen = (
-        Group(),
-        Seen(lambda message: ConsumeResult.LATER if message.queue_offset == 1 else None),
-    )
+    attempts: list[int] = []
+
+    def then(message: ReceivedMessage) -> ConsumeResult | None:
+        if message.queue_offset != 1:
+            return None
+        attempts.append(message.reconsume_times)
+        return ConsumeResult.LATER
+
+    group, seen = Group(), Seen(then)
     group.answers[SEND] = stored
     group.fill(0, range(3))
     settings = ConsumerSettings(max_reconsume_times=2, suspend_s=0.01)
     async with member(group, listener=seen.work, orderly=True, settings=settings):
         await eventually(lambda: 2 in seen.offsets)
     assert seen.offsets == [0, 1, 1, 1, 2]
-    assert group.asked(SEND)[0].ext_fields["b"] == "%RETRY%cg"
+    assert attempts == [0, 1, 2]
+    [copy] = group.asked(SEND)
+    # The broker makes a dead letter of it at once: it was retried as often as allowed.
+    assert (copy.ext_fields["b"], copy.ext_fields["j"], copy.ext_fields["l"]) == (
+        *("%RETRY%cg", "2", "2"),
+    )
     assert group.committed[0] == 3
 
 
