@@ -4,8 +4,11 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
+from enum import Enum, auto
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
@@ -19,8 +22,11 @@ from congreve.forks import in_each_child
 logger = logging.getLogger(__name__)
 
 REQUESTS_MAX = 8
-"""Requests that are served at the same time; further connections are closed at once."""
+"""Connections that are served at the same time; one more pushes out the oldest slow client."""
 CLIENT_TIMEOUT_S = 5.0
+"""The time for a whole request, and after the answer is there, for all of it."""
+PUSH_OUT_S = 1.0
+"""How long a new connection waits for the place of the one that it pushes out."""
 ANSWER_TIMEOUT_S = 10.0
 
 
@@ -96,6 +102,17 @@ class HttpServer:
             return Answer([text.encode()], status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
+class _Phase(Enum):
+    READING = auto()
+    ASKING = auto()
+    SENDING = auto()
+
+
+class _Served(msgspec.Struct):
+    phase: _Phase
+    since: float
+
+
 class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -105,20 +122,56 @@ class _Server(ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.answer = answer
         self._room = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._lock = threading.Lock()  # for _served
+        self._served: dict[Any, _Served] = {}  # oldest first
         super().__init__((host, port), _Request)
         in_each_child(self.server_close)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self._room.acquire(blocking=False):
+            self._push_out()
+            if not self._room.acquire(timeout=PUSH_OUT_S):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._served[request] = _Served(_Phase.READING, time.monotonic())
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            with self._lock:
+                self._served.pop(request, None)
             self._room.release()
+
+    def enter(self, request: Any, phase: _Phase) -> None:
+        """Note what the thread of a request does from now on."""
+        with self._lock:
+            if request in self._served:
+                self._served[request] = _Served(phase, time.monotonic())
+
+    def _push_out(self) -> None:
+        """Cut the client that is slow for the longest time."""
+        with self._lock:
+            for phase in (_Phase.READING, _Phase.SENDING):
+                slow = [each for each, served in self._served.items() if served.phase is phase]
+                if slow:
+                    self._cut(slow[0])
+                    return
+
+    def service_actions(self) -> None:
+        """Cut clients that are too slow; called twice a second."""
+        late = time.monotonic() - CLIENT_TIMEOUT_S
+        with self._lock:
+            for each, served in list(self._served.items()):
+                if served.phase is not _Phase.ASKING and served.since < late:
+                    self._cut(each)
+
+    def _cut(self, request: Any) -> None:
+        del self._served[request]
+        with suppress(OSError):  # it has gone
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("a request for metrics from %s ended", client_address, exc_info=True)
@@ -131,7 +184,9 @@ class _Request(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        self.server.enter(self.request, _Phase.ASKING)
         answer = self.server.answer(self.path, self.headers.get("Accept", ""))
+        self.server.enter(self.request, _Phase.SENDING)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(sum(map(len, answer.body))))
