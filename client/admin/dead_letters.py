@@ -3,7 +3,7 @@ dashboard)."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -146,6 +146,21 @@ class DeadLetterAdmin:
             ]
         letters.sort(key=lambda letter: (-letter.dead_ms, -letter.position.queue_offset))
         return letters[:count]
+
+    async def pages(
+        self, group: str, *, count: int, page: int
+    ) -> AsyncGenerator[list[DeadLetter], None]:
+        """The newest `count` dead letters of each queue, newest first, in lists of up to `page`."""
+        limit = await self._groups.retry_limit(group)
+        for reader in await self._readers(group):
+            first, end = await self._bounds(reader, 0, None)
+            first = max(first, end - count)
+            journal = await self._journal(group, reader)
+            while first < end:
+                begin = max(first, end - page)
+                messages = await reader.read(begin, end)
+                yield [_letter(message, limit, journal) for message in reversed(messages)]
+                end = begin
 
     async def get(self, group: str, position: LetterPosition) -> DeadLetter | None:
         """One dead letter, None when it has expired."""

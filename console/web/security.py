@@ -1,5 +1,6 @@
 """What protects the console in a browser: response headers, host names, forms and cookies."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,12 @@ from congreve.console.web.sessions import COOKIE, LIFETIME_S
 CSRF_FIELD = "csrf"
 FORM_MAX = 8 << 20
 """Bytes of a form: an edited message is the largest."""
+SMALL_FORM_MAX = 64 << 10
+"""Bytes of a form before a login, and of one that takes no room of others."""
+FORMS_MAX = 32 << 20
+"""Bytes of all forms that are being read."""
+FORM_S = 30.0
+"""Seconds in which a form must be complete."""
 FIELDS_MAX = 5_000
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -86,25 +93,59 @@ def check_origin(request: Request) -> None:
         raise HTTPException(403, "This form was sent from another site.")
 
 
-async def read_form(request: Request) -> Mapping[str, list[str]]:
+def check_fetch(request: Request) -> None:
+    """Raises HTTPException 403 if another site loads a page without showing it to the user.
+
+    Links from elsewhere may lead to the console.
+    """
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    shown = request.headers.get("sec-fetch-dest", "document") == "document"
+    if site not in ("same-origin", "none") and not shown:
+        raise HTTPException(403, "This page was asked for by another site.")
+
+
+class FormRoom:
+    """The memory of all forms that are being read."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        """Bytes of forms beyond SMALL_FORM_MAX."""
+
+    def grow(self, before: int, after: int) -> None:
+        """Note that a form has grown. Raises HTTPException 503 if there is no room."""
+        self.held += max(after - SMALL_FORM_MAX, 0) - max(before - SMALL_FORM_MAX, 0)
+        if self.held > FORMS_MAX and after > before:
+            raise HTTPException(503, "Other large forms are being read: send it again later.")
+
+
+async def read_form(
+    request: Request, room: FormRoom, most: int = FORM_MAX
+) -> Mapping[str, list[str]]:
     """The fields of a form (application/x-www-form-urlencoded).
 
-    Raises HTTPException 413 if it is too large, 415 for another type, 400 if it cannot be read.
+    Raises HTTPException 413 if it has more than `most` bytes, 415 for another type, 400 if it
+    cannot be read, 408 if it is not complete in time, 503 without room.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, f"A form is expected, not {kind or 'nothing'}.")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_MAX:
-            raise HTTPException(413, f"The form has more than {FORM_MAX:,} bytes.")
     try:
+        async with asyncio.timeout(FORM_S):
+            async for chunk in request.stream():
+                body += chunk
+                room.grow(len(body) - len(chunk), len(body))
+                if len(body) > most:
+                    raise HTTPException(413, f"The form has more than {most:,} bytes.")
         return parse_qs(
             body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"
         )
+    except TimeoutError as error:
+        raise HTTPException(408, f"The form is not complete after {FORM_S:g} s.") from error
     except ValueError as error:
         raise HTTPException(400, f"The form cannot be read: {error}.") from error
+    finally:
+        room.grow(len(body), 0)
 
 
 def set_session_cookie(response: Response, session_id: str, *, secure: bool) -> None:

@@ -6,15 +6,84 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from congreve.console.web.options import Options
 from congreve.console.web.site import Site
 
 CONNECTIONS_MAX = 200
 KEEP_ALIVE_S = 15
+HEAD_S = 10
+"""Seconds for a request's first line and headers, however many bytes come meanwhile."""
 STOP_S = 3
+
+
+class ConsoleProtocol(H11Protocol):
+    """HTTP/1.1 with limits that uvicorn lacks.
+
+    A head must come within HEAD_S. Beyond CONNECTIONS_MAX a new connection pushes out the one that
+    waits for a request for the longest time.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.waits_since = self.loop.time()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being served."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, and expect a request."""
+        super().connection_made(transport)
+        self._expect_head()
+        if len(self.connections) < CONNECTIONS_MAX:
+            return
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, ConsoleProtocol) and each is not self and not each.is_busy
+        ]
+        if waiting:
+            oldest = min(waiting, key=lambda each: each.waits_since)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the first ones of a head begin its time."""
+        super().data_received(data)
+        if self.is_busy:
+            self._expect_no_head()
+        elif self._head_timer is None:
+            self._expect_head()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._expect_no_head()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S, self._head_is_late)
+
+    def _expect_no_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if not self.is_busy:
+            self.transport.abort()
 
 
 class ConsoleServer(Server):
@@ -53,7 +122,7 @@ async def serve(
     site = Site(options)
     config = Config(
         site.app,
-        http="h11",
+        http=ConsoleProtocol,
         ws="none",
         loop="none",
         lifespan="on",

@@ -21,7 +21,11 @@ from congreve.console.web.options import Options
 from congreve.console.web.pages import STATIC, Pages, Visit, redirect, url
 from congreve.console.web.security import (
     CSRF_FIELD,
+    FORM_MAX,
+    SMALL_FORM_MAX,
+    FormRoom,
     SecureHeaders,
+    check_fetch,
     check_origin,
     read_form,
     set_session_cookie,
@@ -41,6 +45,7 @@ class Site:
         self.audit = ConsoleAudit(options.audit_log)
         self.pages = Pages(options, self.audit)
         self.stopping = asyncio.Event()
+        self._forms = FormRoom()
         app = Starlette(
             routes=self._routes(),
             exception_handlers={
@@ -78,6 +83,7 @@ class Site:
 
     def _get(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
+            check_fetch(request)
             return await self._serve(request, handler, {})
 
         return serve
@@ -117,9 +123,10 @@ class Site:
     async def _checked_form(self, request: Request) -> Mapping[str, list[str]]:
         """The fields of a form with the session's token. Raises HTTPException without it."""
         check_origin(request)
-        form = await read_form(request)
-        token = form.get(CSRF_FIELD, [""])[0]
         session_id = request.cookies.get(COOKIE, "")
+        may_enter = session_id and await self.gate.cluster(session_id) is not None
+        form = await read_form(request, self._forms, FORM_MAX if may_enter else SMALL_FORM_MAX)
+        token = form.get(CSRF_FIELD, [""])[0]
         if not session_id or not self.gate.sessions.is_csrf_token(session_id, token):
             raise HTTPException(403, "The form is out of date: load the page again.")
         return form

@@ -43,7 +43,6 @@ PAGES: dict[str, Handler] = {
     "/traces": traces.traces,
     "/dead-letters": dead_letters.dead_letters,
     "/dead-letters/{group}": dead_letters.of_group,
-    "/dead-letters/{group}/export": dead_letters.export,
     "/dead-letters/{group}/resent/{job}": dead_letters.outcome,
     _LETTER: dead_letters.edit_form,
     "/tables": tables.tables,
@@ -57,6 +56,7 @@ PAGES: dict[str, Handler] = {
 """What a GET of each path answers with; none of them changes anything."""
 
 ACTIONS: dict[str, Handler] = {
+    "/dead-letters/{group}/export": dead_letters.export,
     "/topics": topics.save_topic,
     "/topics/{topic}/delete": topics.delete_topic,
     "/topics/{topic}/send": topics.send_message,

@@ -1,12 +1,12 @@
 """Dead letters: the groups that have some, their ages, and resends with an outcome for each."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from congreve.client.admin.dead_letters import AGES, OLDER, DeadLetter, LetterPosition
 from congreve.client.admin.resend import ResendReport
@@ -23,6 +23,8 @@ LETTERS = 100
 SCAN_MAX = 20_000
 """Dead letters of a queue that the table of ages counts."""
 EXPORT_MAX = 10_000
+EXPORT_PAGE = 16
+"""Dead letters of an export that are in memory at a time."""
 RATE_MAX = 100_000.0
 AGE_NAMES = (*(name for _, name in AGES), OLDER)
 
@@ -129,15 +131,23 @@ async def outcome(visit: Visit) -> Response:
 
 
 async def export(visit: Visit) -> Response:
-    """The newest dead letters as lines of JSON."""
-    group = visit.path("group")
-    letters = await visit.cluster.admin.dead_letters.newest(group, count=EXPORT_MAX)
-    lines = b"".join(
-        msgspec.json.encode(_exported(letter, with_body=visit.sees_bodies)) + b"\n"
-        for letter in letters
-    )
-    return Response(
-        lines,
+    """The newest dead letters as lines of JSON, which are read as the browser takes them."""
+    admin = visit.cluster.admin.dead_letters
+    pages = admin.pages(visit.path("group"), count=EXPORT_MAX, page=EXPORT_PAGE)
+    none: list[DeadLetter] = []
+    first = await anext(pages, none)  # an error here becomes a page
+
+    def lines(letters: Sequence[DeadLetter]) -> bytes:
+        encoded = (_exported(letter, with_body=visit.sees_bodies) for letter in letters)
+        return b"".join(msgspec.json.encode(each) + b"\n" for each in encoded)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield lines(first)
+        async for letters in pages:
+            yield lines(letters)
+
+    return StreamingResponse(
+        parts(),
         media_type="application/x-ndjson",
         headers={"content-disposition": 'attachment; filename="dead-letters.jsonl"'},
     )

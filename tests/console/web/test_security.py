@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 import congreve
@@ -14,7 +15,12 @@ from congreve.console.web import views
 from congreve.console.web.gate import NAME_MAX
 from congreve.console.web.login_limit import FAILURES_MAX, WINDOW_S, LoginLimit
 from congreve.console.web.options import Options
-from congreve.console.web.security import CONTENT_SECURITY_POLICY
+from congreve.console.web.security import (
+    CONTENT_SECURITY_POLICY,
+    FORMS_MAX,
+    SMALL_FORM_MAX,
+    FormRoom,
+)
 from congreve.console.web.sessions import COOKIE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
 from congreve.console.web.site import Site, local_path
 from tests.console.web.conftest import (
@@ -155,7 +161,8 @@ def test_forms_of_other_sites_and_other_types_are_refused(console: Console) -> N
 def test_a_form_that_is_too_large_is_refused(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("congreve.console.web.security.FORM_MAX", 1000)
+    monkeypatch.setattr("congreve.console.web.site.FORM_MAX", 1000)
+    monkeypatch.setattr("congreve.console.web.site.SMALL_FORM_MAX", 1000)
     answer = console.http.post("/topics", data={"csrf": "x" * 2000})
     assert answer.status_code == 413
 
@@ -331,3 +338,31 @@ def test_the_login_limit_counts_each_name_for_a_minute() -> None:
     for _ in range(FAILURES_MAX - 1):
         limit.failed("b")
     assert limit.wait_s("b") == 0
+
+
+def test_a_form_before_a_login_is_small(guarded_node: congreve.Node) -> None:
+    for console in serve_console(Options(namesrv=guarded_node.address)):
+        console.page("/login")  # gives the browser a session
+        for path in ("/login", "/topics"):
+            answer = console.http.post(path, data={"csrf": "x" * (SMALL_FORM_MAX + 1)})
+            assert answer.status_code == 413
+
+
+def test_forms_that_are_being_read_share_a_limit() -> None:
+    room = FormRoom()
+    room.grow(0, SMALL_FORM_MAX)  # a small form always has room
+    assert room.held == 0
+    room.grow(0, FORMS_MAX)
+    with pytest.raises(HTTPException, match="503"):
+        room.grow(SMALL_FORM_MAX, 2 * SMALL_FORM_MAX + 1)
+    room.grow(2 * SMALL_FORM_MAX + 1, 0)
+    room.grow(FORMS_MAX, 0)
+    assert room.held == 0
+
+
+def test_a_page_of_another_site_loads_no_page_unseen(console: Console) -> None:
+    other = {"sec-fetch-site": "cross-site"}
+    unseen = other | {"sec-fetch-dest": "image"}
+    assert console.http.get("/topics", headers=unseen).status_code == 403
+    shown = other | {"sec-fetch-dest": "document"}  # a link
+    assert console.http.get("/topics", headers=shown).status_code == 200

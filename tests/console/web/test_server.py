@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import ssl
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from harness.certificates import Authority
 
 import congreve
+from congreve.console.web.server import CONNECTIONS_MAX
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as run
 
@@ -41,6 +44,22 @@ def test_an_open_live_page_does_not_delay_the_stop(node: congreve.Node) -> None:
     assert answer.readline().startswith(b"event:")
     assert daemon.stop() == 0
     connection.close()
+
+
+def test_connections_without_a_request_take_no_place_of_a_page(node: congreve.Node) -> None:
+    daemon = Daemon("console", "-n", node.address, "--port", "0")
+    address = daemon.ready.rpartition("//")[2]
+    host, _, port = address.rpartition(":")
+    with ExitStack() as stack:
+        for number in range(CONNECTIONS_MAX + 20):
+            silent = stack.enter_context(socket.create_connection((host, int(port))))
+            if number % 2:
+                silent.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        connection = http.client.HTTPConnection(address)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
+    assert daemon.stop() == 0
 
 
 def test_a_large_block_goes_back_to_the_system() -> None:
