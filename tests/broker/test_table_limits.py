@@ -135,13 +135,13 @@ async def test_a_lost_topics_file_is_rebuilt_beyond_the_limit(tmp_path: Path) ->
         assert {f"S{i}" for i in range(MANY)} < clients.broker.managers.metadata.topics.table.keys()
 
 
-@pytest.mark.parametrize("perm", [-1, 8, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("perm", [-1, 16, 2**31 - 1, -(2**31)])
 async def test_a_topic_with_invalid_permissions_is_refused(perm: int, tmp_path: Path) -> None:
     async with serving(tmp_path) as clients:
         answer = await clients.ask(17, TOPIC_FIELDS | {"perm": str(perm)})
         assert answer.code == 1 and f"perm[{perm}]" in (answer.remark or "")
         assert "T" not in clients.broker.managers.metadata.topics.table
-        for possible in range(8):
+        for possible in range(16):
             assert (await clients.ask(17, TOPIC_FIELDS | {"perm": str(possible)})).code == 0
 
 

@@ -8,7 +8,7 @@ from congreve.broker.metadata.table_text import TableBody
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.codes import ResponseCode
 
-from .tool import TOPIC_FIELDS, commit, config_of, running
+from .tool import commit, config_of, running
 
 
 async def test_a_tool_creates_changes_and_deletes_topics(tmp_path):
@@ -220,13 +220,3 @@ async def test_stored_messages_are_found_by_offset_time_key_and_id(tmp_path):
             await asyncio.sleep(0.02)
         assert b"one" in found.body
         assert (await tool.ask(12, {**query, "key": "other"})).code == 22
-
-
-async def test_the_permission_of_a_topic_has_four_bits(tmp_path):
-    async with running(config_of(tmp_path)) as (tool, broker):
-        for perm in (0, 8, 14, 15):
-            answer = await tool.ask(17, TOPIC_FIELDS | {"perm": str(perm)})
-            assert answer.code == 0, answer.remark
-            assert broker.managers.metadata.topics.get("T").perm == perm
-        for perm in (-1, 16):
-            assert (await tool.ask(17, TOPIC_FIELDS | {"perm": str(perm)})).code == 1
