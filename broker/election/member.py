@@ -61,7 +61,8 @@ class Knowledge(NamedTuple):
 
     `newest_epoch` is that of the epoch file, -1 without one. `claimed` is the epoch of the last
     election that this member has asked for, 0 before the first. `store` is the store's id, `end`
-    the end of the log, or of its part before the first damage. The last two are those of CompleteLog.
+    the end of the log, or of its part before the first damage. The last two are those of
+    CompleteLog.
     """
 
     newest_epoch: int

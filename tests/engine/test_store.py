@@ -222,7 +222,7 @@ def test_a_put_is_refused_if_the_next_segment_cannot_be_created(tmp_path: Path) 
         def refuse() -> Any:
             raise BackendError("cannot create: No space left on device")
 
-        put = store._put(Record(topic="T", body=b""), store.queues.get("T", 0), refuse)
+        put = store._put(Record(topic="T", body=b""), store.queues.get("T", 0), 0, refuse)
         assert put.status is PutStatus.CREATE_MAPEDFILE_FAILED
 
 
