@@ -62,6 +62,7 @@ async def test_a_closed_connection_leaves_its_groups(tmp_path):
 
 async def test_a_queue_is_locked_by_one_member_only(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T")
         queues = [{"topic": "T", "brokerName": "b", "queueId": n} for n in (0, 1)]
         body = {"consumerGroup": "G", "clientId": "c1", "mqSet": queues}
         held = await tool.json(41, body=fastjson.dumps(body).encode())
