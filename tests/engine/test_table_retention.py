@@ -8,6 +8,7 @@ from typing import Any
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.state.exported import ExportedFile, ExportedQueue, ExportedTopic
+from congreve.engine.state.sealed import seal
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 
@@ -115,3 +116,26 @@ def test_a_damaged_file_keeps_everything(tmp_path: Path) -> None:
         (Path(store.config.own_dir) / "exported.json").write_text("{}")
         later(store, 1000)
         assert clean(store) == 0
+
+
+def test_a_note_of_a_deleted_topic_is_not_about_the_next(tmp_path: Path) -> None:
+    for count in (150, 200, 300):
+        with open_store(tmp_path / str(count)) as store:
+            fill(store)
+            export(store, 200)
+            store.delete_topic("T")
+            fill(store, count=count)
+            later(store, 1000)
+            assert clean(store) > 0, "the segments of the deleted topic"
+            assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, count)
+            assert store.get("T", 0, 0, 1).count == 1
+
+
+def test_a_note_of_an_earlier_version_keeps_everything(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store)
+        noted = Path(store.config.own_dir) / "exported.json"
+        noted.write_text(seal(b'{"T":{"0":200}}'))
+        later(store, 1000)
+        assert clean(store) == 0
+        assert not list(noted.parent.glob("*.damaged*"))
