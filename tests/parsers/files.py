@@ -15,6 +15,7 @@ import msgspec
 
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
+from congreve.broker.election.complete_log import CleanStopFile
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilterWrapper
@@ -199,6 +200,13 @@ def _sealed_files() -> Iterator[Parser]:
         ("engine/state/identity.py", "engine/state/sealed.py"),
         _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
         [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "mark of a clean stop",
+        ("broker/election/complete_log.py", "engine/state/sealed.py"),
+        _in_file("clean-stop.json", lambda path: CleanStopFile(str(path.parent)).take()),
+        [seal(b'{"store":"0123","end":4096,"epoch":3}').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(
