@@ -57,8 +57,8 @@ class CompleteLog:
     """Follows one member's log through the times its store is opened and closed.
 
     After a stop that was not clean, the log may have lost its end, whatever it looks like. It is
-    complete again once a master has admitted it: that master knows what it lacks, and has let it
-    leave the in-sync set if that was acknowledged.
+    complete again once it has what a master's log had at that master's election: what that master
+    has acknowledged since needs this member, unless it has left the in-sync set.
     """
 
     def __init__(self, file: MarkFile) -> None:
@@ -82,7 +82,7 @@ class CompleteLog:
         self.admitted_in = -1
 
     def admitted(self, epoch: int) -> None:
-        """The master of this epoch sends its log, or this member is that master."""
+        """The log has all from before this epoch, and its master admits it; or is this member."""
         self.admitted_in = epoch
 
     def closed(self, left: CleanStop, *, left_clean: bool) -> None:

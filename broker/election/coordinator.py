@@ -1,6 +1,6 @@
 """What an election needs from a coordination service."""
 
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -90,7 +90,8 @@ class GroupState(msgspec.Struct, frozen=True):
     `master` is None while no member holds a live lease. `epoch` is that of the last election, 0
     before the first one; only members of `in_sync` have all acknowledged messages. `guard` belongs
     to the coordinator. `request` is an operator's, until the next election. `seats` are the
-    numbers of members that have taken part, not those of earlier versions.
+    numbers of members that have taken part, not those of earlier versions. `since` is the epoch of
+    which every member of the set has been a part, 0 for `epoch`.
     """
 
     master: Master | None = None
@@ -99,6 +100,30 @@ class GroupState(msgspec.Struct, frozen=True):
     guard: tuple[int | str, ...] = ()
     request: ElectRequest | None = None
     seats: dict[int, Seat] = {}
+    since: int = 0
+
+    @property
+    def set_epoch(self) -> int:
+        """The oldest epoch that a member of the in-sync set may have as its newest."""
+        return self.since or self.epoch
+
+    def elected(self, candidate: Master) -> Self:
+        """The state after an election, without its guard.
+
+        The set stays: its members have all that is acknowledged until this master acknowledges
+        more, and it changes the set first where they cannot have that. An operator's unclean
+        election leaves the candidate alone.
+        """
+        others = self.in_sync - {candidate.member}
+        if self.request is not None and self.request.unclean:
+            others = frozenset()
+        return type(self)(
+            master=candidate,
+            epoch=candidate.epoch,
+            in_sync=others | {candidate.member},
+            seats=self.seats,
+            since=self.set_epoch if others else candidate.epoch,
+        )
 
 
 class Coordinator(Protocol):
@@ -115,7 +140,7 @@ class Coordinator(Protocol):
         ...
 
     async def elect(self, seen: GroupState, candidate: Master, ttl_s: int) -> GroupState:
-        """Make the candidate the master, alone in the in-sync set, with a lease of `ttl_s` seconds.
+        """Make the candidate the master, as GroupState.elected(), with a lease of `ttl_s` seconds.
 
         Raises StateChangedError unless the state still is `seen`, without a master.
         """
@@ -125,8 +150,11 @@ class Coordinator(Protocol):
         """Renew this member's lease. Raises LeaseLostError when it has ended."""
         ...
 
-    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
-        """Replace the in-sync set. Raises StateChangedError unless this member holds its lease."""
+    async def change_set(self, seen: GroupState, members: frozenset[int], since: int) -> GroupState:
+        """Replace the in-sync set, all of which has been a part of the epoch `since`.
+
+        Raises StateChangedError unless this member holds its lease.
+        """
         ...
 
     async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:

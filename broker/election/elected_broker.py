@@ -428,8 +428,10 @@ class ElectedBroker(Lifecycle):
                 continue
             seen = fence.term.state
             try:
-                fence.committed(await self._coordinator.change_set(seen, members))
-                logger.warning("the in-sync set is %s", sorted(members))
+                since = fence.since(members)
+                fence.committed(await self._coordinator.change_set(seen, members, since))
+                if members != seen.in_sync:
+                    logger.warning("the in-sync set is %s", sorted(members))
             except StateChangedError:
                 await self._settle(fence.term.master, members)
             except CoordinatorError as error:

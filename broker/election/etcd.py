@@ -46,6 +46,7 @@ class _InSync(msgspec.Struct, omit_defaults=True):
     epoch: int
     members: list[int]
     request: ElectRequest | None = None
+    since: int = 0
 
 
 class _Lease(msgspec.Struct, rename="upper"):
@@ -97,10 +98,10 @@ class EtcdCoordinator:
         lease = _lease(granted).id
         *_, seats_revision = seen.guard
         compare = self._unchanged(seen, master=0)
-        in_sync = frozenset({candidate.member})
+        state = seen.elected(candidate)
         puts = [
             self._put("master", msgspec.json.encode(candidate), lease),
-            self._put_set(candidate.epoch, in_sync),
+            self._put_set(state),
         ]
         try:
             revision = await self._change(compare, puts)
@@ -112,7 +113,7 @@ class EtcdCoordinator:
             raise
         self._lease = lease
         guard = (revision, revision, seats_revision)
-        return GroupState(candidate, candidate.epoch, in_sync, guard, seats=seen.seats)
+        return msgspec.structs.replace(state, guard=guard)
 
     async def keep_alive(self) -> None:
         """Renew the lease that the last election granted."""
@@ -126,13 +127,14 @@ class EtcdCoordinator:
             self._lease = None
             raise LeaseLostError("the lease of this member has ended in etcd")
 
-    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
+    async def change_set(self, seen: GroupState, members: frozenset[int], since: int) -> GroupState:
         """Write the set if `master` still is the key that this member created."""
         master_revision, _, seats_revision = seen.guard
         compare = self._unchanged(seen)[:2]
-        revision = await self._change(compare, [self._put_set(seen.epoch, members)])
+        state = msgspec.structs.replace(seen, in_sync=members, since=since, request=None)
+        revision = await self._change(compare, [self._put_set(state)])
         guard = (master_revision, revision, seats_revision)
-        return GroupState(seen.master, seen.epoch, members, guard, seats=seen.seats)
+        return msgspec.structs.replace(state, guard=guard)
 
     async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
         """Write the seats if no key has changed."""
@@ -144,10 +146,10 @@ class EtcdCoordinator:
     async def request_election(self, seen: GroupState, request: ElectRequest | None) -> GroupState:
         """Write the set again, with the request, if no key has changed."""
         master_revision, _, seats_revision = seen.guard
-        put = self._put_set(seen.epoch, seen.in_sync, request)
-        revision = await self._change(self._unchanged(seen), [put])
+        state = msgspec.structs.replace(seen, request=request)
+        revision = await self._change(self._unchanged(seen), [self._put_set(state)])
         guard = (master_revision, revision, seats_revision)
-        return msgspec.structs.replace(seen, guard=guard, request=request)
+        return msgspec.structs.replace(state, guard=guard)
 
     async def resign(self) -> None:
         """Revoke the lease: etcd removes the key `master` with it."""
@@ -224,10 +226,9 @@ class EtcdCoordinator:
         encoded = b64encode(value).decode()
         return {"request_put": {"key": _text(self._prefix + key), "value": encoded, "lease": lease}}
 
-    def _put_set(
-        self, epoch: int, members: frozenset[int], request: ElectRequest | None = None
-    ) -> dict[str, Any]:
-        return self._put("set", msgspec.json.encode(_InSync(epoch, sorted(members), request)))
+    def _put_set(self, state: GroupState) -> dict[str, Any]:
+        value = _InSync(state.epoch, sorted(state.in_sync), state.request, state.since)
+        return self._put("set", msgspec.json.encode(value))
 
     def _state(self, answer: dict[str, Any]) -> GroupState:
         found = {b64decode(pair["key"]).decode(): pair for pair in answer.get("kvs", [])}
@@ -249,7 +250,9 @@ class EtcdCoordinator:
             0 if seats is None else int(seats["mod_revision"]),
         )
         in_sync_now = frozenset(known.members)
-        return GroupState(holder, known.epoch, in_sync_now, guard, known.request, seats_now)
+        return GroupState(
+            *(holder, known.epoch, in_sync_now, guard, known.request, seats_now, known.since)
+        )
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": self._token} if self._token else {}

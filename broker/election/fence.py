@@ -172,6 +172,11 @@ class Fence:
             self._publish()
             return members
 
+    def since(self, members: frozenset[int]) -> int:
+        """The epoch of which all of a set have been a part."""
+        with self._lock:
+            return self.term.since(members)
+
     def committed(self, state: GroupState) -> None:
         """The proposed change has happened."""
         with self._lock:

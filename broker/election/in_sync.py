@@ -36,7 +36,8 @@ class InSyncSet:
         """`state` is the one of the election; `start` is where the term begins in the log.
 
         A member that has not caught up for `max_lag_s` seconds leaves the set. With fewer than
-        `min_in_sync` members nothing is acknowledged.
+        `min_in_sync` members nothing is acknowledged; so none leaves for being away then, because
+        it keeps all that is acknowledged.
         """
         assert state.master is not None, "a term begins with an election"
         self.master: Master = state.master
@@ -49,6 +50,7 @@ class InSyncSet:
         self._min_in_sync = min_in_sync
         self._slaves: dict[int, _Member] = {}
         self._joining: set[int] = set()
+        self._away: set[int] = set()  # members that would leave a larger set
         self.acknowledged = 0
         """Messages up to this offset may have been acknowledged."""
         self.lacks_since: Callable[[int], float | None] = lambda member: None
@@ -67,7 +69,7 @@ class InSyncSet:
     @property
     def is_large_enough(self) -> bool:
         """Whether the set has enough members for acknowledgements."""
-        return len(self.state.in_sync) >= self._min_in_sync
+        return len(self.state.in_sync - self._away) >= self._min_in_sync
 
     def start_at(self, offset: int) -> None:
         """The term begins at this physical offset: slaves enter once they have all before it."""
@@ -123,7 +125,8 @@ class InSyncSet:
 
     def vacate(self, member: int) -> None:
         """The member's number gets another store: it leaves the set, whatever it has."""
-        if (slave := self._slaves.get(member)) is not None:
+        if member in self._committed_or_proposed:
+            slave = self._slaves.setdefault(member, _Member())
             slave.connected, slave.lost = False, True
         self._joining.discard(member)
 
@@ -141,6 +144,7 @@ class InSyncSet:
         slave.offset = max(slave.offset, offset)
         if offset >= own_end:
             slave.caught_up_at = now
+            self._away.discard(member)
         elif offset >= slave.mark:
             slave.caught_up_at = max(slave.caught_up_at, slave.mark_at)
         slave.mark, slave.mark_at = own_end, now
@@ -155,8 +159,14 @@ class InSyncSet:
             for member in members - {self.master.member}
             if self._is_lost(member, own_end, now)
         }
+        self._away = set()
+        if len(members) - len(lost) < self._min_in_sync:
+            self._away = lost
+            lost = {member for member in lost if self._has_lost(member)}
         if lost:  # alone: a slave that enters must have what is acknowledged without these
             return members - lost
+        if self.state.set_epoch != self.since(members):
+            return members
         needed = max(self.confirmed(own_end), self.acknowledged, self._start)
         ready = set()
         for member in self._joining_now(own_end, now) - members:
@@ -176,11 +186,21 @@ class InSyncSet:
         }
         return self._joining
 
+    def since(self, members: frozenset[int]) -> int:
+        """This epoch, if all of a set have all from before it; else that of the set before."""
+        others = members - {self.master.member}
+        has_all = all(self._offset(member) >= self._start for member in others)
+        return self.master.epoch if has_all else self.state.set_epoch
+
+    def _has_lost(self, member: int) -> bool:
+        slave = self._slaves.get(member)
+        return slave is not None and slave.lost
+
     def _is_lost(self, member: int, own_end: int, now: float) -> bool:
         """Whether a slave lost its log, or something waits for one that is away or far behind."""
         slave = self._slaves.get(member)
         since = self.lacks_since(member)
-        if slave is not None and slave.lost:
+        if self._has_lost(member):
             return True
         if slave is None or not slave.connected:
             return self._offset(member) < own_end or since is not None

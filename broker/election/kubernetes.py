@@ -36,6 +36,7 @@ class _State(msgspec.Struct):
     members: list[int]
     master: Master | None = None
     request: ElectRequest | None = None
+    since: int = 0
 
 
 class KubernetesCoordinator:
@@ -76,7 +77,8 @@ class KubernetesCoordinator:
             if self._state_of(lease) != seen or seen.master is not None:
                 raise StateChangedError(f"the Lease {self._name} has changed")
             self._held = candidate
-            state = _State(candidate.epoch, [candidate.member], candidate)
+            made = seen.elected(candidate)
+            state = _State(made.epoch, sorted(made.in_sync), candidate, since=made.since)
             now = _now()
             spec = {
                 "holderIdentity": str(candidate.member),
@@ -93,14 +95,14 @@ class KubernetesCoordinator:
             lease, state = await self._own()
             await self._write(lease, {"renewTime": _now()}, state)
 
-    async def change_set(self, seen: GroupState, members: frozenset[int]) -> GroupState:
+    async def change_set(self, seen: GroupState, members: frozenset[int], since: int) -> GroupState:
         """Write the set, with a renewal."""
         async with self._lock:
             lease, state = await self._own()
             known = (frozenset(state.members), state.epoch, state.request)
             if known != (seen.in_sync, seen.epoch, seen.request):
                 raise StateChangedError(f"the Lease {self._name} has changed")
-            state.members = sorted(members)
+            state.members, state.since = sorted(members), since
             return self._state_of(await self._write(lease, {"renewTime": _now()}, state))
 
     async def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
@@ -201,6 +203,7 @@ class KubernetesCoordinator:
             frozenset(state.members),
             request=state.request,
             seats=_seats(lease),
+            since=state.since,
         )
 
 

@@ -77,8 +77,8 @@ class EpochFollower(LogFollower):
         if transfer.offset < 0:
             return self.receiver.received, 0
         epochs = self._epochs.epochs
-        is_first, self._admitted = not self._admitted, True
-        if is_first:
+        if not self._admitted:
+            self._admitted = True
             self.reported = -1  # report again: now it counts
             epochs = self._of_master.cut(self.store.log.max_offset)
         # Also one that begins where this part ends: the next report says that the slave has it.
@@ -87,8 +87,6 @@ class EpochFollower(LogFollower):
             if epoch.number > epochs.newest:
                 epochs = epochs.begun(*epoch)
         self._epochs.save(epochs)
-        if is_first:
-            self._complete.admitted(self._of_master.newest)
         self._confirmed = transfer.confirmed
         return transfer.offset, transfer.size
 
@@ -99,7 +97,12 @@ class EpochFollower(LogFollower):
         """Nothing new before the master's first frame: a report would count too early."""
         self._show(min(self._confirmed, self.store.log.max_offset))
         there = super().have()
-        return there if self._admitted else min(there, self.reported)
+        if not self._admitted:
+            return min(there, self.reported)
+        last = self._of_master.last
+        if last is not None and there >= last.start:
+            self._complete.admitted(last.number)
+        return there
 
 
 class ElectedSlave(Slave):

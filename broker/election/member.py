@@ -160,7 +160,7 @@ class ElectionMember:
 
     def _obstacle(self, state: GroupState, seat: Seat, known: Knowledge) -> Note | Wait | None:
         """What a member of the in-sync set has to do before it can be elected; None: nothing."""
-        is_complete = known.is_whole or known.admitted_in == state.epoch
+        is_complete = known.is_whole or known.admitted_in >= state.set_epoch
         if is_complete or state.in_sync == {self.member} or known.newest_epoch < 0:
             return None if self._has_epoch(state, known) else Wait(_other_store(state, known))
         mine = LogEnd(state.epoch, known.newest_epoch, known.end)
@@ -201,9 +201,9 @@ class ElectionMember:
         return self.lease.now() < self._free_since + self.lease.ttl_s
 
     def _has_epoch(self, state: GroupState, known: Knowledge) -> bool:
-        if known.newest_epoch == state.epoch:
+        if known.newest_epoch >= state.set_epoch:
             return True
-        # Elected, and stopped before the epoch file was written.
+        # Elected alone, and stopped before the epoch file was written.
         return known.claimed == state.epoch and state.in_sync == {self.member}
 
     def begin_term(self, term: InSyncSet, sent_at: float) -> None:
@@ -231,8 +231,8 @@ _NOT_OF_THE_GROUP = (
 
 def _other_store(state: GroupState, known: Knowledge) -> str:
     return (
-        f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.epoch}: the store"
-        " was emptied or restored, and lacks acknowledged messages"
+        f"the store has epoch {known.newest_epoch}, the in-sync set epoch {state.set_epoch}: the"
+        " store was emptied or restored, and lacks acknowledged messages"
     )
 
 

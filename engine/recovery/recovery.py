@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreFormatError
-from congreve.engine.file_sizes import ENTRY_SIZE
+from congreve.engine.file_sizes import ENTRY_SIZE, FILLER_SIZE
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.named_record import NamedRecord
@@ -402,6 +402,12 @@ class Recovery:
         for queue in self._queues:
             if queue.max_physical_offset > at:
                 queue.truncate_from(at)
+            # Filler of records that damage took: a slave gets them again, with new entries.
+            kept = queue.max
+            while kept > queue.min and queue[kept - 1][1] == FILLER_SIZE:
+                kept -= 1
+            if kept < queue.max:
+                queue.truncate_to(kept)
         position, last_record = self._log.min_offset, -1
         for queue in self._queues:
             if queue.max > queue.min and queue.max_physical_offset >= position:

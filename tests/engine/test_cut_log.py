@@ -131,3 +131,22 @@ def test_a_cut_inside_a_message_is_refused(tmp_path: Path) -> None:
         stored = fill(store, 5, 1)
     with pytest.raises(StoreFormatError, match="no record ends there"):
         MessageStore(config_of(tmp_path), clock=ManualClock(START)).start(cut_at=stored[2].end - 7)
+
+
+def test_a_cut_at_damage_leaves_no_filler_in_queues(tmp_path: Path) -> None:
+    """Recovery keeps the offsets of records that are damaged; a cut gives them to others."""
+    with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
+        stored = fill(store, 9, 1)
+        queues = [queue for queue in store.queues if queue.max]
+    end = stored[7].end
+    for queue in queues:
+        with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
+            found = store.queues.get(queue.topic, queue.queue_id)
+            found.fill_to(found.max + 3)
+    cut = MessageStore(config_of(tmp_path), clock=ManualClock(START))
+    cut.start(cut_at=end)
+    check(cut, stored[:8])
+    cut.close()
+    with MessageStore(config_of(tmp_path), clock=ManualClock(START)) as store:
+        more = fill(store, 6, 2)
+        check(store, stored[:8] + more)

@@ -46,13 +46,15 @@ class Service:
     request: ElectRequest | None = None
     seats: dict[int, Seat] = field(default_factory=dict)
     noted: int = 0  # the revision of the seats
+    since: int = 0
 
     def read(self) -> GroupState:
         if self.master is not None and self.now() >= self.ends_at:
             self.master = None
         guard = self.revision, self.noted
         return GroupState(
-            self.master, self.epoch, self.in_sync, guard, self.request, dict(self.seats)
+            *(self.master, self.epoch, self.in_sync, guard, self.request, dict(self.seats)),
+            since=self.since,
         )
 
     def elect(self, seen: GroupState, candidate: Master) -> GroupState:
@@ -60,16 +62,19 @@ class Service:
             raise StateChangedError("another election")
         self.revision += 1
         self.master, self.epoch = candidate, candidate.epoch
-        self.in_sync = frozenset({candidate.member})
         self.request = None
+        made = seen.elected(candidate)
+        self.in_sync, self.since = made.in_sync, made.since
         self.ends_at = self.now() + TTL_S
         return self.read()
 
-    def change_set(self, master: Master, seen: GroupState, members: frozenset[int]) -> GroupState:
+    def change_set(
+        self, master: Master, seen: GroupState, members: frozenset[int], since: int
+    ) -> GroupState:
         if self.read().master != master or seen.guard[0] != self.revision:
             raise StateChangedError("another term, or another set")
         self.revision += 1
-        self.in_sync = members
+        self.in_sync, self.since = members, since
         return self.read()
 
     def note(self, seen: GroupState, member: int, seat: Seat) -> GroupState:
@@ -278,7 +283,7 @@ class Group:
                 self.unclean += 1
             return state
 
-        self._send(node, elect, elected, frozenset({node.number}))
+        self._send(node, elect, elected, step.seen.elected(step.candidate).in_sync)
 
     def change_set(self, node: Node) -> None:
         """The master proposes the set that it wants, or repeats a proposal whose outcome is
@@ -307,7 +312,8 @@ class Group:
             else:
                 node.member.end_term()
 
-        change = partial(self.service.change_set, term.master, seen, members)
+        since = term.since(members)
+        change = partial(self.service.change_set, term.master, seen, members, since)
         self._send(node, change, changed, members)
 
     def _give_seat(self, node: Node, term: InSyncSet) -> bool:
@@ -408,7 +414,9 @@ class Group:
         here = master.epochs.at(len(slave.log))
         if here is not None and here.number > slave.epochs.newest:
             slave.epochs = slave.epochs.begun(*here)
-        slave.complete.admitted(master.epochs.newest)
+        last = master.epochs.last
+        if last is not None and len(slave.log) >= last.start:
+            slave.complete.admitted(last.number)
         if reported:
             term.reported(slave.number, len(slave.log), len(master.log), self.time)
             self.acknowledge(master)

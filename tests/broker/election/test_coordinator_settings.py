@@ -73,7 +73,7 @@ async def test_etcd_with_client_certificates_and_accounts(tmp_path: Path) -> Non
         server.stop()  # which invalidates all its tokens
         server.start()
         await mine.keep_alive()
-        grown = await mine.change_set(elected, frozenset({1, 2}))
+        grown = await mine.change_set(elected, frozenset({1, 2}), 1)
         assert await mine.read() == grown
         await mine.resign()
         for wrong in (

@@ -70,21 +70,25 @@ async def test_only_the_holder_of_the_lease_changes_the_set(service: Service) ->
     async with service() as make:
         mine, other = make("g"), make("g")
         first = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
-        grown = await mine.change_set(first, frozenset({1, 2}))
+        grown = await mine.change_set(first, frozenset({1, 2}), 1)
         assert grown.in_sync == {1, 2}
         assert await other.read() == grown
         with pytest.raises(StateChangedError):
-            await mine.change_set(first, frozenset({1, 3}))
+            await mine.change_set(first, frozenset({1, 3}), 1)
         await mine.resign()
         free = await other.read()
         assert (free.master, free.epoch, free.in_sync) == (None, 1, {1, 2})
         second = await other.elect(free, candidate(2, 2), LONG_S)
         with pytest.raises((StateChangedError, LeaseLostError)):
-            await mine.change_set(grown, frozenset({1}))
+            await mine.change_set(grown, frozenset({1}), 1)
         with pytest.raises(LeaseLostError):
             await mine.keep_alive()
         assert await mine.read() == second
-        assert second.in_sync == {2}
+        # Member 1 has all that is acknowledged until the new master changes the set.
+        assert (second.in_sync, second.since) == ({1, 2}, 1)
+        alone = await other.change_set(second, frozenset({2}), 2)
+        assert (alone.in_sync, alone.set_epoch) == ({2}, 2)
+        assert await mine.read() == alone
 
 
 async def test_an_operators_request_stays_until_the_next_election(service: Service) -> None:
@@ -103,7 +107,7 @@ async def test_an_operators_request_stays_until_the_next_election(service: Servi
         again = await operator.request_election(await operator.read(), second)
         assert (again.master, again.in_sync, again.request) == (candidate(1, 1_000), {1}, second)
         with pytest.raises(StateChangedError):
-            await mine.change_set(elected, frozenset({1, 2}))  # it has not seen the request
+            await mine.change_set(elected, frozenset({1, 2}), 1)  # it has not seen the request
         await mine.keep_alive()
         assert await mine.read() == again
         await mine.resign()
@@ -129,7 +133,7 @@ async def test_a_seat_is_noted_in_the_state_that_its_member_has_seen(service: Se
         assert (noted.master, noted.seats[2]) == (elected.master, Seat("b"))
         await mine.keep_alive()
         # The master does not have to know the newest seats.
-        grown = await mine.change_set(elected, frozenset({1, 2}))
+        grown = await mine.change_set(elected, frozenset({1, 2}), 1)
         assert (grown.in_sync, (await mine.read()).seats) == ({1, 2}, noted.seats)
         await mine.resign()
 
@@ -165,7 +169,7 @@ async def test_a_change_ends_the_wait_for_one(service: Service) -> None:
         elected = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
         assert await waiting == elected
         waiting = asyncio.create_task(other.changed(elected, LONG_S))
-        grown = await mine.change_set(elected, frozenset({1, 2}))
+        grown = await mine.change_set(elected, frozenset({1, 2}), 1)
         assert await waiting == grown
         assert await other.changed(grown, 0.01) == grown
 
@@ -180,7 +184,7 @@ async def test_a_member_waits_for_a_change_after_etcd_has_compacted_its_history(
     seen = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
     other = await busy.elect(await busy.read(), candidate(1, 1), LONG_S)
     for number in (2, 3):
-        other = await busy.change_set(other, frozenset({1, number}))
+        other = await busy.change_set(other, frozenset({1, number}), 1)
     answer = await JsonHttp(etcd.url).request(
         "POST", "/v3/kv/compaction", {"revision": str(other.guard[1])}, LONG_S
     )
@@ -188,7 +192,7 @@ async def test_a_member_waits_for_a_change_after_etcd_has_compacted_its_history(
     waiting = asyncio.create_task(mine.changed(seen, LONG_S))
     await asyncio.wait({waiting}, timeout=1)
     assert not waiting.done()
-    grown = await mine.change_set(seen, frozenset({1, 2}))
+    grown = await mine.change_set(seen, frozenset({1, 2}), 1)
     assert await waiting == grown
 
 
@@ -196,7 +200,7 @@ async def test_an_absent_and_a_paused_server_are_different_errors(tmp_path: Path
     nothing = f"http://127.0.0.1:{free_port()}"
     absent = EtcdCoordinator([nothing], "c", "g", timeout_s=5)
     with pytest.raises(CoordinatorError) as refused:
-        await absent.change_set(GroupState(guard=(1, 1, 1)), frozenset())
+        await absent.change_set(GroupState(guard=(1, 1, 1)), frozenset(), 1)
     assert not isinstance(refused.value, OutcomeUnknownError)
     server = Etcd(tmp_path)
     server.start()
@@ -207,7 +211,7 @@ async def test_an_absent_and_a_paused_server_are_different_errors(tmp_path: Path
         server.pause()
         hasty = EtcdCoordinator([server.url], "c", "g", timeout_s=0.2)
         with pytest.raises(OutcomeUnknownError):
-            await hasty.change_set(held, frozenset({1, 2}))
+            await hasty.change_set(held, frozenset({1, 2}), 1)
         server.resume()
         after = await both.read()
         assert after.in_sync in ({1}, {1, 2})  # the transaction may have been carried out
@@ -222,7 +226,7 @@ async def test_a_lost_answer_of_kubernetes_is_an_unknown_outcome() -> None:
     held = await mine.elect(await mine.read(), candidate(1, 1), LONG_S)
     api.lose_answers = True
     with pytest.raises(OutcomeUnknownError):
-        await mine.change_set(held, frozenset({1, 2}))
+        await mine.change_set(held, frozenset({1, 2}), 1)
     api.lose_answers = False
     assert (await mine.read()).in_sync == {1, 2}
     await mine.keep_alive()

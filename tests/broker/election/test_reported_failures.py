@@ -59,6 +59,40 @@ def test_9897_two_slaves_that_are_lost_together_leave_in_one_change() -> None:
     assert mine.confirmed(200) == 200
 
 
+def test_no_member_leaves_a_set_that_would_be_too_small() -> None:
+    """It has all that is acknowledged, and may become the master."""
+    mine = InSyncSet(GroupState(MASTER, 4, frozenset({1, 2, 3}), (1,)), max_lag_s=10, min_in_sync=2)
+    for member in (2, 3):
+        mine.connected(member, 0)
+        mine.reported(member, 100, 100, 0)
+        mine.disconnected(member)
+    assert mine.wanted(200, 1) is None
+    assert not mine.is_large_enough
+    assert (mine.confirmed(200), mine.acknowledged) == (-1, 0)
+    mine.connected(3, 2)
+    mine.begun(3, 100)
+    mine.reported(3, 200, 200, 2)
+    assert mine.wanted(200, 2) == {1, 3}
+
+
+def test_the_set_of_the_term_before_counts_until_all_have_what_was_there() -> None:
+    before = GroupState(None, 4, frozenset({1, 2, 3}), (1,))
+    state = before.elected(Master(1, 5, "m:1", "m:2"))
+    assert (state.in_sync, state.epoch, state.set_epoch) == ({1, 2, 3}, 5, 4)
+    mine = InSyncSet(state, 100, max_lag_s=10, min_in_sync=2)
+    assert mine.confirmed(100) == -1
+    assert mine.wanted(100, 0) is None
+    for member in (2, 3):
+        mine.connected(member, 0)
+    mine.reported(2, 100, 100, 0)
+    assert mine.wanted(100, 0) is None
+    mine.reported(3, 90, 100, 0)
+    assert mine.since(frozenset({1, 2, 3})) == 4
+    mine.reported(3, 100, 100, 0)
+    assert mine.wanted(100, 0) == {1, 2, 3}
+    assert mine.since(frozenset({1, 2, 3})) == 5
+
+
 def test_a_lost_answer_keeps_both_sets_required() -> None:
     mine = term(1, 2)
     mine.connected(2, 0)

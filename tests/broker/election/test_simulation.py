@@ -257,6 +257,42 @@ def test_a_group_without_failures_gets_all_members_into_the_set() -> None:
     assert group.terms == 1
 
 
+@pytest.mark.parametrize("tends", [False, True])
+def test_a_new_master_that_is_lost_at_once_leaves_the_others_eligible(tends: bool) -> None:
+    """They have all that is acknowledged, as long as it could acknowledge nothing."""
+    group = Group(3, min_in_sync=2)
+    group.run_without_failures()
+    (first,) = group.acting()
+    for _ in range(3):
+        group.produce(group.nodes[first])
+    group.run_without_failures()
+    assert group.acknowledged == {1, 2, 3}
+    group.crash(group.nodes[first])
+    second, third = (node for number, node in group.nodes.items() if number != first)
+    elect(group, second)
+    assert group.acting() == [second.number]
+    if tends:
+        group.change_set(second)
+        group.carry_out(0, answered=True)
+    group.produce(second)
+    group.crash(second)
+    second.lose_end(3)
+    elect(group, third)
+    assert group.acting() == [third.number]
+    assert [message for _, message in third.log] == [1, 2, 3]
+    group.run_without_failures()
+    assert group.service.in_sync == {1, 2, 3}
+
+
+def elect(group: Group, node: Node) -> None:
+    """Let this member alone look, for longer than a lease lasts."""
+    for _ in range(2 * round(TTL_S * 10)):
+        group.time += 0.1
+        group.look(node)
+        group.renew(node, answered=True)
+        group.carry_out(0, answered=True)
+
+
 def test_an_operator_hands_the_group_to_the_wanted_member() -> None:
     group = Group(3)
     group.run_without_failures()

@@ -84,9 +84,12 @@ class ElectedGroup:
         return broker
 
     def in_sync(self) -> frozenset[int]:
-        """The in-sync set as its master knows it; empty without a master."""
+        """The in-sync set as its master knows it; empty without a master.
+
+        The set of the term before, which begins each term, does not count.
+        """
         for each in self.members.values():
             term = each.term
-            if each.is_master and term is not None:
+            if each.is_master and term is not None and term.state.set_epoch == term.state.epoch:
                 return term.state.in_sync
         return frozenset()

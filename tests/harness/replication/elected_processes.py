@@ -119,6 +119,7 @@ class ElectedProcesses:
         """Return when all members are in the set."""
 
         async def are() -> bool:
-            return (await self.state()).in_sync == set(self.members)
+            state = await self.state()
+            return state.in_sync == set(self.members) and state.set_epoch == state.epoch
 
         await eventually(are, WAIT_S)
