@@ -9,7 +9,7 @@ from functools import partial
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.remoting.errors import RemotingError
+from congreve.remoting.errors import BodyError, RemotingError
 from congreve.remoting.messages.bodies import (
     KVTable,
     RegisterBrokerBody,
@@ -25,7 +25,7 @@ from congreve.remoting.messages.headers import (
     RegisterBrokerResponseHeader,
 )
 from congreve.remoting.messages.listeners import format_addresses
-from congreve.remoting.messages.register_body import deflated, registration_steps
+from congreve.remoting.messages.register_body import INFLATED_MAX, deflated, registration_steps
 from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
@@ -222,7 +222,12 @@ class NameServerRegistration:
     async def _body(self, server: _NameServer) -> bytes:
         """The topics that this name server has not received, as a registration's body."""
         compressed = self._config.compressed_register
-        body = await self._pieces.run(self._body_steps(server, compressed))
+        try:
+            body = await self._pieces.run(self._body_steps(server, compressed))
+        except BodyError as error:
+            raise _too_large(len(self._topics.table)) from error
+        if len(body) > INFLATED_MAX:
+            raise _too_large(len(self._topics.table))
         return await asyncio.to_thread(deflated, body) if compressed else body
 
     def _body_steps(self, server: _NameServer, compressed: bool) -> Generator[None, None, bytes]:
@@ -285,3 +290,10 @@ class NameServerRegistration:
         order_topics = next((topics for topics in known if topics is not None), None)
         if order_topics is not None:
             await self._pieces.run(self._topics.order_steps(order_topics))
+
+
+def _too_large(topics: int) -> BodyError:
+    return BodyError(
+        f"the broker's {topics} topics take more than the {INFLATED_MAX} bytes of a registration:"
+        " clients do not find it there; delete unused topics"
+    )

@@ -172,7 +172,7 @@ def _write_bytes(written: BytesIO, data: bytes) -> None:
 
 def _check_length(length: int) -> None:
     if length > _WRITTEN_MAX:
-        raise BodyError(f"an answer of more than {_WRITTEN_MAX} bytes fits into no frame")
+        raise BodyError(f"a JSON text of more than {_WRITTEN_MAX} bytes fits into no frame")
 
 
 def dumps_pretty(value: Any) -> str:

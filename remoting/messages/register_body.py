@@ -36,9 +36,21 @@ INFLATED_MAX = FRAME_MAX
 TOPICS_MAX = 100_000
 """Topics of one broker."""
 
+TOPIC_BYTES_MAX = FRAME_MAX - (64 << 10)
+"""Most bytes of a broker's topics, by topic_size(): the rest of a frame is for all else."""
+
+_EMPTY_SIZE = len(fastjson.dumps(TopicConfig("", 0, 0, 0, "", 0))) - len('""""0000')
 _LENGTH = struct.Struct(">i")
 _TOPIC_NAMES = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 _TOPIC_FIELDS = len(_TOPIC_NAMES)
+
+
+def topic_size(topic: TopicConfig) -> int:
+    """The bytes of a topic in a registration that is not compressed, or in a list of all topics."""
+    name = len(fastjson.dumps(topic.topic_name).encode())
+    kind = len(fastjson.dumps(topic.topic_filter_type).encode())
+    numbers = f"{topic.read_queue_nums}{topic.write_queue_nums}{topic.perm}{topic.topic_sys_flag}"
+    return _EMPTY_SIZE + 2 * name + kind + len(numbers) - topic.order + len(":,")
 
 
 def write_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:

@@ -13,19 +13,30 @@ from harness.eventually import eventually
 from congreve.broker import registration
 from congreve.broker.broker import Broker
 from congreve.broker.config import PERM_READ, BrokerConfig
+from congreve.broker.metadata import topics as topics_module
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.registration import NameServerRegistration
 from congreve.engine.clock import Clock
 from congreve.namesrv.server import NameServer
-from congreve.remoting.messages.bodies import TopicConfig, TopicConfigSerializeWrapper
+from congreve.remoting.messages.bodies import (
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.register_body import read_registration
+from congreve.remoting.messages.register_body import (
+    TOPIC_BYTES_MAX,
+    read_registration,
+    topic_size,
+    write_registration,
+)
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
 from congreve.steps import at_once
+from congreve.table_limit import TableFullError
 
 T = TypeVar("T")
 
@@ -311,3 +322,56 @@ async def test_a_heartbeat_waits_no_longer_than_a_second_for_a_silent_name_serve
             answer = await client.invoke(f"127.0.0.1:{broker.port}", beat)
             assert answer.code == ResponseCode.SUCCESS
             await client.close()
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        TopicConfig("orders"),
+        TopicConfig('%RETRY%é"x', 1000, 2, 7, "MULTI_TAG", 3, order=True),
+    ],
+)
+def test_the_size_of_a_topic_is_what_a_registration_grows_by(topic: TopicConfig) -> None:
+    other = TopicConfig("other")
+
+    def size(*topics: TopicConfig) -> int:
+        table = {each.topic_name: each for each in topics}
+        wrapper = TopicConfigSerializeWrapper(topic_config_table=table)
+        body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return len(write_registration(body, compressed=False))
+
+    assert size(other, topic) - size(other) == topic_size(topic)
+
+
+def test_a_topic_that_no_longer_fits_into_a_registration_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = TopicConfigManager(broker_config(), Clock())
+    room = sum(map(topic_size, manager.table.values())) + 2 * topic_size(TopicConfig("T0"))
+    monkeypatch.setattr(topics_module, "TOPIC_BYTES_MAX", room)
+    for name in ("T0", "T1"):
+        manager.update(TopicConfig(name))
+    for _ in range(2):
+        with pytest.raises(TableFullError, match="leave no room for a further one"):
+            manager.update(TopicConfig("T2"))
+    assert caplog.text.count("delete unused topics") == 1
+    manager.update(TopicConfig("T1", perm=PERM_READ))
+    manager.delete("T0")
+    manager.update(TopicConfig("T2"))
+    assert "T2" in manager.table
+
+
+async def test_a_registration_that_fits_into_no_frame_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A store of an earlier version may have more topics."""
+    async with Recorder() as recorder:
+        topics = TopicConfigManager(broker_config(recorder.address), Clock())
+        for number in range(TOPIC_BYTES_MAX // 300):
+            name = f"{number:0120d}"
+            topics.table[name] = TopicConfig(name)
+        subject = NameServerRegistration(broker_config(recorder.address), topics, Pieces())
+        await subject.start()
+        await subject.stop()
+        assert not recorder.registrations
+    assert "topics take more than the 16777216 bytes of a registration" in caplog.text
