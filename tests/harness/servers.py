@@ -16,6 +16,7 @@ from itertools import cycle
 from pathlib import Path
 
 from . import build
+from .slowness import limit_s
 from .wire import GET_BROKER_CLUSTER_INFO, Wire
 
 HOST = "127.0.0.1"
@@ -265,12 +266,15 @@ def broker(
     port: int | None = None,
     settings: dict[str, str] | None = None,
     jvm: Sequence[str] = SMALL_JVM,
-    watchdog_millis: int = WATCHDOG_MILLIS,
+    watchdog_millis: int | None = None,
 ) -> BrokerServer:
     """A broker of that kind ("congreve" or "java"), not started; `jvm` is for the latter.
 
-    Ours may not block its event loop for `watchdog_millis`; 0 turns the check off.
+    Ours may not block its event loop for `watchdog_millis`, by default WATCHDOG_MILLIS or more on
+    a slow machine; 0 turns the check off.
     """
+    if watchdog_millis is None:
+        watchdog_millis = int(limit_s(WATCHDOG_MILLIS))
     port = port or free_port()
     store = store or folder / "store"
     folder.mkdir(parents=True, exist_ok=True)

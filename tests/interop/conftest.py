@@ -78,7 +78,7 @@ def fragile(
             "flushDiskType": "SYNC_FLUSH",
             "messageDelayLevel": "1s 1s 2s",
         },
-        watchdog_millis=getattr(request.module, "WATCHDOG_MILLIS", servers.WATCHDOG_MILLIS),
+        watchdog_millis=getattr(request.module, "WATCHDOG_MILLIS", None),
     )
     broker.start()
     yield Cluster(namesrv, broker)

@@ -4,6 +4,7 @@ import time
 
 import msgspec
 import pytest
+from harness.slowness import limit_s
 
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
@@ -269,7 +270,7 @@ def test_many_brokers_of_one_connection_are_removed_in_one_pass(routes: RouteTab
     started = time.thread_time()
     assert len(routes.cluster_info().cluster_addr_table) == 5_000
     at_once(routes.closing_steps("channel"))
-    assert time.thread_time() - started < 1
+    assert time.thread_time() - started < limit_s(1)
     assert routes.cluster_info().broker_addr_table == {}
     assert routes.topics().topic_list == []
 

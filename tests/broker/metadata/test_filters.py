@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.slowness import limit_s
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.filters import DEAD_KEPT_MS, ConsumerFilterManager, NotCompiledError
@@ -143,7 +144,7 @@ async def test_removing_ten_thousand_groups_scans_no_topic_for_each_of_them() ->
     begun = time.thread_time()
     for number in range(1_000):
         filters.unregister(f"g{number}")
-    assert time.thread_time() - begun < 0.1  # 1 s where each looks at all topics
+    assert time.thread_time() - begun < limit_s(0.1)  # 1 s where each looks at all topics
 
 
 def test_a_scan_ends_with_its_work_where_a_filter_refuses_all(tmp_path: Path) -> None:

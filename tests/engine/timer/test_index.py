@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from harness.slowness import limit_s
 
 from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
@@ -297,6 +298,6 @@ def test_an_ingest_of_what_is_due_in_a_month_takes_no_5_ms(bench, delay):
             bench.index.work_now()
         assert sum(taken) == 10_000
         longest.append(max(used))
-        if longest[-1] < 0.005:
+        if longest[-1] < limit_s(0.005):
             return
     pytest.fail(f"the longest ingest of each run took {longest} s")

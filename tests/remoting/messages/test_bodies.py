@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.slowness import limit_s
 
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import bodies, body, fastjson
@@ -132,7 +133,7 @@ def test_the_cost_of_objects_in_keys_is_linear_in_their_text(levels):
     started = time.thread_time()
     with pytest.raises(BodyError):
         bodies.KVTable.decode(text)
-    assert time.thread_time() - started < 1
+    assert time.thread_time() - started < limit_s(1)
 
 
 @pytest.mark.parametrize("depth", [body.MAX_DEPTH + 1, 900, 100_000])
