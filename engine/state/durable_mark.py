@@ -55,7 +55,7 @@ class DurableMarkFile:
             return None
         except OSError as error:
             raise StoreError(f"cannot read {self._path}: {error.strerror}") from error
-        except (ValueError, msgspec.MsgspecError) as error:
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             logger.warning("%s is damaged (%s): continuing without it", self._path, error)
             return None
 

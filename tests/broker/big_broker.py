@@ -84,6 +84,7 @@ def fill(broker: Broker) -> None:
     )
     for number in range(MEMBERS):
         client = ClientChannel(Member(number), f"c-{number}", "JAVA", 401)
+        managers.members.ids.hear(client)
         managers.members.consumers.register(data, client, notify=False)
         managers.members.producers.register("P-0", client)
 

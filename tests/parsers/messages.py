@@ -6,11 +6,12 @@ import struct
 import zlib
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.replication.login import Challenge, HaLogin
 from congreve.broker.send import batch_body, properties
+from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.client.message import MessageQueue
 from congreve.client.producer.compression import CompressionType, compress, decompress
 from congreve.client.pull.received import PulledRecords
@@ -32,7 +33,10 @@ from congreve.records.record import (
 )
 from congreve.records.restore import COMMITTED, DELAYED, TIMED, restored
 from congreve.remoting.messages import bodies
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Numbered
+from congreve.remoting.transport.connection import Connection
 
 from .parser import Parser, text
 
@@ -151,9 +155,23 @@ def _pulls() -> Iterator[Parser]:
 
 def _sends() -> Iterator[Parser]:
     element = struct.pack(">iiiii", 26, 0, 0, 0, 0)[:20] + b"\0\4a\1b\2"
+    named = b"RETRY_TOPIC\1T\2"
+    reserved = struct.pack(">iiiiih", 22 + len(named), 0, 0, 0, 0, len(named)) + named
+
+    def without_reserved(data: bytes) -> bytes:
+        request = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, body=data)
+        rules = ReservedProperties(lambda request, connection, topic: False)
+        return rules.of_batch("T", request, cast(Connection, None))
+
     yield Parser("batch", ("broker/send/batch_body.pyx",), batch_body.is_ordinary, [element * 2])
     yield Parser(
         "batch members", ("broker/send/batch_body.pyx",), batch_body.member_properties, [element]
+    )
+    yield Parser(
+        "reserved properties of a batch",
+        ("broker/send/reserved_properties.py",),
+        without_reserved,
+        [element * 2, reserved * 2 + element],
     )
     for batch in (False, True):
         stored = partial(properties.stored, batch=batch, half=not batch)
