@@ -56,6 +56,10 @@ class RequestReplyTimeoutError(ClientError):
     """The request was sent, and no reply arrived in time."""
 
 
+class TransactionEndError(ClientError):
+    """The broker refused the outcome of a transaction: a check ended it with another one."""
+
+
 class RebalanceError(ClientError):
     """The strategy that shares queues among the members of a group raised an error."""
 

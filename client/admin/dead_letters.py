@@ -22,7 +22,6 @@ from congreve.records.message.topics import DLQ_PREFIX, dlq_topic
 from congreve.remoting.messages.bodies import TopicList
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import OffsetResponseHeader, SearchOffsetRequestHeader
 
 CHUNK = 4096
 SCAN_MAX = 1_000_000
@@ -264,28 +263,10 @@ class DeadLetterAdmin:
         """Offsets of the letters that died in [begin_ms, end_ms)."""
         first, end = await reader.bounds()
         if begin_ms > 0:
-            first = max(first, await self._offset_at(reader, begin_ms, first, end))
+            first = max(first, await reader.first_at(begin_ms))
         if end_ms is not None:
-            end = min(end, await self._offset_at(reader, end_ms, first, end))
+            end = min(end, await reader.first_at(end_ms))
         return first, max(first, end)
-
-    async def _offset_at(self, reader: QueueReader, time_ms: int, low: int, high: int) -> int:
-        """The first offset whose message was stored at `time_ms` or later.
-
-        SEARCH_OFFSET_BY_TIMESTAMP gives the nearest message, which may be before that time.
-        """
-        header = SearchOffsetRequestHeader(
-            topic=reader.queue.topic, queue_id=reader.queue.queue_id, timestamp=time_ms
-        )
-        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        answer = await self._client.demand(reader.address, code, header.fields())
-        offset = min(max(OffsetResponseHeader.read(answer).offset, low), high)
-        while offset < high:
-            messages = await reader.read(offset, offset + 1)
-            if messages and messages[0].store_timestamp >= time_ms:
-                break
-            offset += 1
-        return offset
 
 
 def _is_of(reader: QueueReader, position: LetterPosition) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from congreve.client.admin.brokers import Brokers, in_turns
+from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.errors import InvalidSettingError
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.topics import RETRY_PREFIX
@@ -27,9 +28,7 @@ from congreve.remoting.messages.headers import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
-    QueueRequestHeader,
     ResetOffsetRequestHeader,
-    SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 
@@ -261,22 +260,17 @@ class GroupAdmin:
             ).fields(),
             accept=(ResponseCode.QUERY_NOT_FOUND,),
         )
-        place = QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id).fields()
-        if to == "first":
-            code = RequestCode.GET_MIN_OFFSET
-        elif to == "last":
-            code = RequestCode.GET_MAX_OFFSET
+        reader = QueueReader(self._client, queue, address)
+        if isinstance(to, int):
+            target = await reader.first_at(to)
         else:
-            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-            place = SearchOffsetRequestHeader(
-                topic=queue.topic, queue_id=queue.queue_id, timestamp=to
-            ).fields()
-        target = await self._client.demand(address, code, place)
+            first, end = await reader.bounds()
+            target = first if to == "first" else end
         return QueueReset(
             broker_name=queue.broker_name,
             queue_id=queue.queue_id,
             before=-1 if known is None else OffsetResponseHeader.read(known).offset,
-            after=OffsetResponseHeader.read(target).offset,
+            after=target,
             online=online,
         )
 

@@ -2,6 +2,7 @@
 MQAdminImpl)."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterable
 
@@ -9,6 +10,7 @@ import msgspec
 
 from congreve.client.admin.brokers import TOOLS_GROUP
 from congreve.client.admin.client import AdminClient
+from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.client.pull.pulling import PullRequest
@@ -23,7 +25,6 @@ from congreve.remoting.messages.headers import (
     PullMessageResponseHeader,
     QueryMessageRequestHeader,
     QueueRequestHeader,
-    SearchOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
 
@@ -102,11 +103,11 @@ class MessageLookup:
         for a text that is not such an id.
         """
         (host, port), offset = parse_offset_message_id(message_id)
-        address = f"{host}:{port}"
         info = await self._admin.cluster_info()
         for data in info.broker_addr_table.values():
-            if address in data.broker_addrs.values():
-                return await self._view(data.broker_name, address, offset)
+            for address in data.broker_addrs.values():
+                if await _leads_to(address, host, port):
+                    return await self._view(data.broker_name, address, offset)
         return None
 
     async def _view(self, broker_name: str, address: str, offset: int) -> Found | None:
@@ -168,10 +169,7 @@ class MessageLookup:
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         """The offset of the first message stored at this time or later."""
-        header = SearchOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms
-        )
-        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header.fields())
+        return await QueueReader(self._admin, queue, await self._broker(queue)).first_at(time_ms)
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> int:
         answer = await self._admin.demand(await self._broker(queue), code, fields)
@@ -195,8 +193,7 @@ class MessageLookup:
     ) -> list[Part]:
         """The offsets of messages stored from `begin_ms` to before `end_ms`, for each queue.
 
-        A part may have a message more at each end, because a 4.9 broker answers with the message
-        whose time is the nearest: the search has to compare store times.
+        A part may have a message more at its end: the search has to compare store times.
         """
 
         async def part(queue: MessageQueue) -> Part:
@@ -281,3 +278,19 @@ class MessageLookup:
         result.found.sort(key=lambda each: each.record.store_timestamp)
         result.rest = [part for part in parts if part.offset < part.end]
         return result
+
+
+async def _leads_to(address: str, host: str, port: int) -> bool:
+    """Whether a registered address, which may have a name, is that of an id, which has none."""
+    name, _, registered = address.rpartition(":")
+    if registered != str(port):
+        return False
+    if name.strip("[]") == host:
+        return True
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            name.strip("[]"), port, type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError):
+        return False
+    return any(each[4][0] == host for each in found)

@@ -10,7 +10,11 @@ from congreve.client.pull.pulling import PullRequest, read_answer
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.headers import OffsetResponseHeader, QueueRequestHeader
+from congreve.remoting.messages.headers import (
+    OffsetResponseHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+)
 
 PULL_COUNT = 32
 """Maximum number of messages in a pull: brokers return no more by default."""
@@ -31,6 +35,30 @@ class QueueReader:
         first = await self._client.demand(self.address, RequestCode.GET_MIN_OFFSET, fields)
         end = await self._client.demand(self.address, RequestCode.GET_MAX_OFFSET, fields)
         return OffsetResponseHeader.read(first).offset, OffsetResponseHeader.read(end).offset
+
+    async def first_at(self, time_ms: int) -> int:
+        """The first offset whose message was stored at `time_ms` or later; the end without one.
+
+        A 4.9 broker answers with the message whose time is the nearest
+        (SEARCH_OFFSET_BY_TIMESTAMP): it may be before that time, or one of several at it.
+        """
+        low, high = await self.bounds()
+        header = SearchOffsetRequestHeader(
+            topic=self.queue.topic, queue_id=self.queue.queue_id, timestamp=time_ms
+        )
+        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+        answer = await self._client.demand(self.address, code, header.fields())
+        offset = min(max(OffsetResponseHeader.read(answer).offset, low), high)
+        while offset < high and not await self._is_at(offset, time_ms):
+            offset += 1
+        while offset > low and await self._is_at(offset - 1, time_ms):
+            offset -= 1
+        return offset
+
+    async def _is_at(self, offset: int, time_ms: int) -> bool:
+        """Whether this message was stored at the time or later."""
+        messages = await self.read(offset, offset + 1)
+        return bool(messages) and messages[0].store_timestamp >= time_ms
 
     async def read(self, start: int, stop: int) -> list[ReceivedMessage]:
         """The messages with offsets in [start, stop); those that have expired are missing."""

@@ -108,10 +108,11 @@ class GroupMember(PullConsumer):
 
     async def start(self) -> None:
         """Join the group; its topics may be created later. Raises NoNameServerError when no name
-        server answers.
+        server answers, OffsetFileError for a broadcasting member whose offsets cannot be read.
 
         stop() ends all pulls, commits the consumed offsets, and leaves the group.
         """
+        self.offset_store.open()
         await super().start()
         try:
             await self.rebalance()

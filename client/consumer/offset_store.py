@@ -24,6 +24,9 @@ class OffsetStore(Protocol):
     """Reads and writes the offsets of a group or of one broadcasting client (RocketMQ:
     OffsetStore)."""
 
+    def open(self) -> None:
+        """Check at the start that offsets can be read. Raises CongreveError."""
+
     async def read(self, queue: MessageQueue) -> int | None:
         """The stored offset, None when there is none. Raises CongreveError when it cannot be
         read."""
@@ -46,6 +49,9 @@ class RemoteOffsetStore:
         self._committed = committed
         self._commit = commit
         self._writing = asyncio.Lock()
+
+    def open(self) -> None:
+        """Do nothing: brokers are asked for each queue."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         """See OffsetStore.read()."""
@@ -97,9 +103,12 @@ class LocalOffsetStore:
         self._is_readable = False  # a damaged file must not replace a good .bak
         self._writing = asyncio.Lock()
 
+    def open(self) -> None:
+        """Read the file. Raises OffsetFileError when there are files and none can be read."""
+        self._table()
+
     async def read(self, queue: MessageQueue) -> int | None:
-        """See OffsetStore.read(). Raises OffsetFileError when there are files and none of them
-        can be read."""
+        """See OffsetStore.read(). Raises OffsetFileError as open() does."""
         return self._table().get(queue)
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> None:

@@ -5,13 +5,14 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
 import msgspec
 
 from congreve.client.checks import check_message
-from congreve.client.errors import ClientError
+from congreve.client.errors import BrokerError, ClientError, TransactionEndError
 from congreve.client.message import (
     Message,
     MessageQueue,
@@ -94,7 +95,9 @@ class TransactionProducer(Producer):
 
         When the half message was not stored with SEND_OK, `execute` does not run and the message is
         rolled back. When `execute` raises, the message is rolled back and the exception propagates;
-        when it is cancelled, the outcome is unknown and the broker will ask. Raises as send() does.
+        when it is cancelled, the outcome is unknown and the broker will ask. The state is UNKNOWN
+        when the broker did not answer the report. Raises as send() does, and TransactionEndError
+        when the broker refuses the outcome: a check has ended the transaction meanwhile.
         """
         seconds = self._seconds(timeout_s)
         check_message(message, self.max_message_size)
@@ -107,15 +110,20 @@ class TransactionProducer(Producer):
         try:
             if sent.status is SendStatus.SEND_OK:
                 state = TransactionState(await _outcome(execute(message, sent)))
-        except asyncio.CancelledError:
-            state = TransactionState.UNKNOWN
+        except BaseException as error:
+            is_unknown = isinstance(error, asyncio.CancelledError)
+            state = TransactionState.UNKNOWN if is_unknown else TransactionState.ROLLBACK
+            with suppress(TransactionEndError):
+                await asyncio.shield(self._end(message, sent, state))
             raise
-        finally:
-            await asyncio.shield(self._end(message, sent, state))
+        state = await asyncio.shield(self._end(message, sent, state))
         return TransactionResult(sent=self._seen(sent), state=state)
 
-    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
-        """Report the outcome; the broker asks later if this fails."""
+    async def _end(
+        self, message: Message, sent: SendResult, state: TransactionState
+    ) -> TransactionState:
+        """Report the outcome; returns UNKNOWN if no answer says that the broker has it: it asks
+        later then. Raises TransactionEndError."""
         _, offset = parse_offset_message_id(sent.offset_message_id)
         header = EndTransactionRequestHeader(
             producer_group=self.group,
@@ -127,10 +135,18 @@ class TransactionProducer(Producer):
         )
         try:
             address = self.routes.address(sent.queue.broker_name)
-            await self.oneway(address, RequestCode.END_TRANSACTION, header.fields())
+            if state is TransactionState.UNKNOWN:  # RocketMQ does not answer this
+                await self.oneway(address, RequestCode.END_TRANSACTION, header.fields())
+            else:
+                await self.demand(address, RequestCode.END_TRANSACTION, header.fields())
+        except BrokerError as error:
+            raise TransactionEndError(
+                f"the broker refused the {state.name} of message {sent.message_id}, which a check"
+                f" may have ended: {error}"
+            ) from error
         except CongreveError as error:
             log.warning("transaction outcome not reported", message_id=sent.message_id, error=error)
-            return
+            return TransactionState.UNKNOWN
         for hook in self.hooks:
             hook.after_end(
                 EndContext(
@@ -142,6 +158,7 @@ class TransactionProducer(Producer):
                     began_at=time.time(),
                 )
             )
+        return state
 
     def _handlers(self) -> Mapping[int, Handler]:
         return {**super()._handlers(), RequestCode.CHECK_TRANSACTION_STATE: self._queue_check}

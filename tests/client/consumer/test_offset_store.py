@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.fake_group import Group, member
 
+from congreve.client import MessageModel
 from congreve.client.consumer.offset_store import LocalOffsetStore, RemoteOffsetStore
+from congreve.client.errors import OffsetFileError
 from congreve.client.message import MessageQueue
+from congreve.remoting.transport.local_address import local_address
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -114,3 +118,17 @@ async def test_a_damaged_offsets_file_does_not_replace_a_good_backup(
     await store.write({QUEUE: 3})
     store.path.write_bytes(damage)
     assert await LocalOffsetStore(tmp_path, "127.0.0.1@one", "group").read(QUEUE) == 1
+
+
+async def test_a_broadcasting_member_without_readable_offsets_does_not_start(
+    tmp_path: Path,
+) -> None:
+    group = Group()
+    path = tmp_path / f"{local_address()}@one" / "cg" / "offsets.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(64))
+    with pytest.raises(OffsetFileError, match="repair or delete"):
+        async with member(
+            group, model=MessageModel.BROADCASTING, instance_name="one", local_offsets=tmp_path
+        ):
+            pass

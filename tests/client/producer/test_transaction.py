@@ -7,6 +7,7 @@ import pytest
 from harness.fake_cluster import FakeBroker, FakeCluster, record, refused, stored
 
 from congreve.client import Message, ReceivedMessage, TransactionProducer, TransactionState
+from congreve.client.errors import TransactionEndError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
@@ -41,7 +42,7 @@ async def test_the_broker_gets_the_result_of_the_local_work(state: TransactionSt
         assert "TRAN_MSG\x01true\x02PGROUP\x01pg\x02" in half.ext_fields["i"]
         assert "DELAY" not in half.ext_fields["i"]
         (end,) = await ends(broker, 1)
-        assert end.is_oneway
+        assert end.is_oneway == (state is STATES.UNKNOWN)
         assert end.ext_fields == {
             "producerGroup": "pg",
             "tranStateTableOffset": "7",
@@ -178,3 +179,24 @@ async def test_a_refused_half_message_is_an_error_and_sends_no_end() -> None:
             await producer.send_in_transaction(MESSAGE, lambda *_: STATES.COMMIT)
         await asyncio.sleep(0.05)
         assert cluster.brokers["a"].asked(END) == []
+
+
+async def test_a_refused_outcome_is_an_error_and_a_lost_one_is_unknown() -> None:
+    """A check may have rolled back meanwhile: COMMIT would be untrue."""
+    async with (
+        FakeCluster("a") as cluster,
+        TransactionProducer(
+            cluster.address, group="pg", check=never, send_timeout_s=0.5
+        ) as producer,
+    ):
+        broker = cluster.brokers["a"]
+        broker.answers[SEND] = stored
+        broker.answers[END] = refused(1)
+        for state in (STATES.COMMIT, STATES.ROLLBACK):
+            with pytest.raises(TransactionEndError, match=state.name):
+                await producer.send_in_transaction(MESSAGE, lambda *_, state=state: state)
+        with pytest.raises(ZeroDivisionError):
+            await producer.send_in_transaction(MESSAGE, lambda *_: 1 // 0)
+        broker.answers[END] = lambda request: None
+        found = await producer.send_in_transaction(MESSAGE, lambda *_: STATES.COMMIT)
+        assert found.state is STATES.UNKNOWN
