@@ -15,6 +15,7 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
+from congreve.engine.rounds import Rounds
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.backend import Segment
@@ -146,11 +147,12 @@ class Housekeeping:
 
     def _run(self) -> None:
         pause = self._config.flush_interval_consume_queue / 1000
+        round_of_work = Rounds("housekeeping", self.round)
         while not self._stopping.is_set():
             self._wake.wait(pause)
             self._wake.clear()
             if not self._stopping.is_set():
-                self.round()
+                round_of_work()
 
     def round(self) -> None:
         """Do the work that is due; failed work stays due.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.rounds import Rounds
 
 _PAGE = 4096
 
@@ -80,11 +81,15 @@ class FlushTimer:
 
     def _run(self) -> None:
         policy = FlushPolicy(self._config, int(self._monotonic() * 1000))
+        round_of_work = Rounds("the flush of the log", lambda: self._flush(policy))
         while True:
             self._woken.wait(self._config.flush_interval_commit_log / 1000)
             self._woken.clear()
             if self._stopping:
                 return
-            written = self._written()
-            if policy.due(written, self._durable(), int(self._monotonic() * 1000)):
-                self._request(written)
+            round_of_work()
+
+    def _flush(self, policy: "FlushPolicy") -> None:
+        written = self._written()
+        if policy.due(written, self._durable(), int(self._monotonic() * 1000)):
+            self._request(written)

@@ -16,6 +16,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.health import Health
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.named_record import NamedRecord
+from congreve.engine.rounds import Rounds
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.io_backends.backend import Backend
@@ -133,8 +134,9 @@ class DurableMarks:
     def _run(self) -> None:
         end, since = self._log.max_offset, self._monotonic()
         pause = self._interval_s
+        round_of_work = Rounds("the mark of what is durable", self.round)
         while not self._stopping.wait(pause):
-            self.round()
+            round_of_work()
             grown, took = self._log.max_offset - end, self._monotonic() - since
             end, since = end + grown, since + took
             pause = max(min(self._interval_s, STEP_BYTES * took / max(grown, 1)), MIN_INTERVAL_S)
