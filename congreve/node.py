@@ -47,7 +47,8 @@ def serve(
 
     `path` is the folder for all files; it is created if missing. `settings` are keys of
     broker.conf, such as ``flushDiskType="ASYNC_FLUSH"``. Both servers listen on free ports of
-    127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. The name server also
+    127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. SQL92 filters work,
+    unless enablePropertyFilter says otherwise. The name server also
     listens at the addresses (host, port) of `namesrv_listeners`, and answers there with those that
     the broker advertises for a listener of that name. Raises ConfigError for an unknown or
     forbidden setting. Entering raises StoreError, BrokerError or RemotingError
@@ -110,6 +111,7 @@ class _Servers(Lifecycle):
             "bindAddress": host,
             **addresses,
             "listenPort": "0",
+            "enablePropertyFilter": "true",
             "storePathRootDir": str(path / "store"),
             "maxConnections": str(connections - connections // 8),
         }

@@ -14,8 +14,13 @@ from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore,
 from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.rebalance import Strategy, averagely, share_of
-from congreve.client.consumer.subscription import Sql, subscribe
-from congreve.client.errors import BrokerError, RebalanceError, RouteNotFoundError
+from congreve.client.consumer.subscription import SQL92, Sql, Subscription, subscribe
+from congreve.client.errors import (
+    BrokerError,
+    InvalidSubscriptionError,
+    RebalanceError,
+    RouteNotFoundError,
+)
 from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap
 from congreve.client.observability.consume_stats import ConsumerMetrics, ConsumeStats
@@ -24,12 +29,16 @@ from congreve.client.observability.running_info import RunningInfo
 from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
-from congreve.client.transport.route import TopicRoute
+from congreve.client.transport.route import MASTER_ID, TopicRoute
 from congreve.client.user_code import USER_ERRORS
 from congreve.errors import CongreveError
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.messages.bodies import ConsumerData, GetConsumerListByGroupResponseBody
-from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import GetConsumerListByGroupRequestHeader
 from congreve.remoting.transport.connection import Connection
@@ -115,6 +124,7 @@ class GroupMember(PullConsumer):
         self.offset_store.open()
         await super().start()
         try:
+            await self._check_filters()
             await self.rebalance()
         except BaseException:
             await self.stop()
@@ -123,6 +133,36 @@ class GroupMember(PullConsumer):
         self._every(self.settings.commit_s, self.commit_all)
         if self.orderly and self.model is MessageModel.CLUSTERING:
             self._every(self.settings.lock_s, self._renew_locks)
+
+    async def _check_filters(self) -> None:
+        """Ask a broker of each topic with an SQL92 filter whether it accepts it (RocketMQ:
+        MQClientInstance.checkClientInBroker). A topic may be created later."""
+        for subscription in self.subscriptions.values():
+            if subscription.kind != SQL92:
+                continue
+            with suppress(RouteNotFoundError):
+                route = await self.routes.find(subscription.topic)
+                address = self.routes.address_to_read(sorted(route.brokers)[0], MASTER_ID)
+                body = CheckClientRequestBody(
+                    client_id=self.client_id,
+                    group=self.group,
+                    subscription_data=subscription.data(self.version_ms),
+                )
+                await self._check_filter(subscription, address, body)
+
+    async def _check_filter(
+        self, subscription: Subscription, address: str, body: CheckClientRequestBody
+    ) -> None:
+        try:
+            await self.demand(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return
+            raise InvalidSubscriptionError(
+                f"{address} refuses the filter {subscription.expression!r} of topic"
+                f" {subscription.topic}: {error.remark}; SQL92 filters need"
+                " enablePropertyFilter=true in its broker.conf"
+            ) from error
 
     @property
     def assigned(self) -> list[MessageQueue]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from congreve.client import ConsumeFrom, ConsumerSettings, PushConsumer
+from congreve.client import ConsumeFrom, ConsumerSettings, PushConsumer, Sql
 from congreve.remoting.messages.bodies import HeartbeatData
 from congreve.remoting.messages.command import RemotingCommand
 from harness.fake_cluster import FakeBroker, FakeCluster, record
@@ -110,7 +110,7 @@ async def member(
     group: Group,
     *,
     consume_from: ConsumeFrom = ConsumeFrom.FIRST_OFFSET,
-    tags: str = "*",
+    tags: str | Sql = "*",
     settings: ConsumerSettings = QUICK,
     **options: Any,
 ) -> AsyncIterator[PushConsumer]:

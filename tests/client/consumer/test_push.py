@@ -17,7 +17,7 @@ from harness.fake_group import (
     take,
 )
 
-from congreve.client import ConsumeFrom, ConsumerSettings, MessageQueue, PushConsumer
+from congreve.client import ConsumeFrom, ConsumerSettings, MessageQueue, PushConsumer, Sql
 from congreve.client.errors import (
     ClientStateError,
     InvalidNameError,
@@ -25,6 +25,8 @@ from congreve.client.errors import (
     NoNameServerError,
 )
 from congreve.remoting.messages.bodies import HeartbeatData
+
+CHECK_CLIENT = 46
 
 
 async def test_messages_arrive_in_order_and_are_committed_at_the_end() -> None:
@@ -247,3 +249,21 @@ async def test_an_interrupted_stop_completes_and_the_next_one_waits_for_it() -> 
         assert group.committed[0] == 10
         with pytest.raises(ClientStateError):
             consumer.check_running()
+
+
+async def test_a_filter_that_the_broker_refuses_is_an_error_at_the_start() -> None:
+    """By default RocketMQ evaluates no SQL92 filters: a consumer would wait without an end."""
+    group = Group()
+    group.answers[CHECK_CLIENT] = refused(1)
+    with pytest.raises(InvalidSubscriptionError, match="enablePropertyFilter=true"):
+        async with member(group, tags=Sql("a > 1")):
+            pass
+    assert group.asked(CHECK_CLIENT)
+
+
+async def test_a_broker_that_checks_no_filters_is_asked_by_pulls_alone() -> None:
+    group = Group()
+    group.answers[CHECK_CLIENT] = refused(3)
+    group.fill(0, range(3))
+    async with member(group, tags=Sql("a > 1")) as consumer:
+        assert await take(consumer, 3) == [b"0", b"1", b"2"]
