@@ -92,13 +92,14 @@ async def following(store: MessageStore, epochs: EpochLog, java: Java) -> AsyncI
         lambda: MasterAddress(java.ha_address, "broker:1"),
         cast(RemotingClient, NoBroker()),
         lambda queues: None,
-        bytes,
+        None,
         member=OURS,
         epochs=epochs,
         complete=CompleteLog(CleanStopFile(store.config.own_dir)),
         diverged=diverged,
         copy_tables=copy_tables,
         names_store=lambda: False,
+        show=store.show_below,
     )
     slave.start()
     try:
