@@ -89,6 +89,9 @@ class InterceptedFileSystem(FileSystem):
     def is_folder(self, path: str) -> bool:
         return self.around("is_folder", path, 0, lambda: self.inner.is_folder(path))
 
+    def real_path(self, path: str) -> str:
+        return self.around("real_path", path, 0, lambda: self.inner.real_path(path))
+
     def entries(self, folder: str) -> list["os.DirEntry[str]"]:
         return self.around("entries", folder, 0, lambda: self.inner.entries(folder))
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 #: Calls that change nothing on disk.
 READS = frozenset(
     {"open", "read", "next_data", "record_lock", "lock", "map"}
-    | {"status", "exists", "is_folder", "entries"}
+    | {"status", "exists", "is_folder", "real_path", "entries"}
 )
 
 

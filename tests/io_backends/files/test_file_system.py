@@ -47,6 +47,7 @@ def use_all(files: FileSystem, folder: Path) -> None:
     files.zero_map(mapping, 2)
     assert bytes(files.map(mapped, 8192, writable=False))[:4] == b"da\0\0"
     assert files.is_folder(str(folder / "in")) and not files.exists(second)
+    assert files.real_path(f"{folder}/in/../in/a") == os.path.realpath(path)
     for entry in files.entries(str(folder / "in")):
         files.remove(entry.path)
     files.sync_folder(str(folder / "in"))
