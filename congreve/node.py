@@ -66,7 +66,12 @@ class Serving:
         self._servers = servers
 
     def __enter__(self) -> Node:
-        return Node(self._servers.__enter__())
+        servers = self._servers.__enter__()
+        try:
+            return Node(servers)
+        except BaseException as error:
+            servers.__exit__(type(error), error, None)
+            raise
 
     def __exit__(
         self,

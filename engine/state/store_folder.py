@@ -8,6 +8,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.state.identity import forget_unused
 from congreve.engine.state.lock import FolderLock, StoreLock
 from congreve.io_backends.files.file_system import DISK, FileSystem
 
@@ -74,11 +75,12 @@ class StoreFolder:
         self._lock.release()
 
     def undo(self) -> None:
-        """Release both locks, and remove the empty folders and the lock file if they are new."""
+        """Release both locks, and remove what is new: empty folders, the lock file, the id."""
         self._log_lock.release()
         if not self._lock.is_new:
             self._lock.release()
             return
+        forget_unused(self._config.own_dir, self._files)
         for folder in (self._config.commit_log_dir, self._config.own_dir):
             with suppress(OSError):
                 self._files.remove_folder(folder)

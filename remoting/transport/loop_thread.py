@@ -33,7 +33,12 @@ class LoopThread:
         self._pid = os.getpid()
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # an interrupt, while the thread runs already
+            if self._thread.is_alive():
+                self.stop()
+            raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine and return its result or raise its error.
@@ -133,8 +138,9 @@ class Lifecycle:
         self._thread = LoopThread(f"congreve-{type(self).__name__}")
         try:
             self._thread.run(self.start())
-        except BaseException:
-            self._end_thread()
+        except BaseException as error:
+            # An interrupt may come when start() has just ended.
+            self.__exit__(type(error), error, None)
             raise
         return self
 
