@@ -177,7 +177,7 @@ class RebalanceLockManager:
     def _expired(self, lock: _Lock, now: float) -> bool:
         return now - lock.renewed_at > self._lease_s
 
-    # --- who was refused
+    # --- refused clients
 
     def _refuse(self, group: str, queue: MessageQueue, client: _Holder, now: float) -> None:
         clients = self._refused.get(group, {}).get(queue, {})

@@ -104,7 +104,7 @@ def test_the_longest_log_is_elected_once_all_of_the_set_wait() -> None:
     assert isinstance(member(3).next_step(later, known[3]), Note)
 
 
-def test_a_member_with_a_complete_log_waits_for_nobody() -> None:
+def test_a_member_with_a_complete_log_does_not_wait_for_others() -> None:
     state = GroupState(None, 5, frozenset({1, 2}), (7, 0), seats={1: Seat("one")})
     for complete in ({"is_whole": True}, {"admitted_in": 5}):
         known = Knowledge(5, 0, True, "one", 300, **complete)  # type: ignore[arg-type]
