@@ -18,7 +18,7 @@ from pyiceberg.partitioning import PartitionField, PartitionFieldValue, Partitio
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from congreve.lake.parquet.data_file import DataFileWriter, with_short_offsets
+from congreve.lake.data_file_writer import DataFileWriter, with_short_offsets
 
 SORTED_BY = ("brokerName", "queueId", "queueOffset")
 """The order of the rows in each file, which a table declares as its sort order."""

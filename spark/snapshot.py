@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark import SparkFiles
 from pyspark.sql.utils import is_remote
 
-from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
-from congreve.lake.parquet.metadata import FIELD_ID, Codec
+from congreve.records.columns.arrow import REPEATED
 from congreve.spark.batch import BatchReader, RangePartition
 from congreve.spark.errors import OptionError
 from congreve.spark.options import parse
@@ -24,10 +23,6 @@ from congreve.spark.schema import checked_schema, wanted_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-AS_THEY_ARE = ColumnOptions(REPEATED, (), (), Codec.UNCOMPRESSED)
-"""The files live for a session, and each page is read a few times: compression would cost more than
-it saves."""
 
 
 def snapshot(
@@ -69,24 +64,26 @@ def shares_folders(session: SparkSession) -> bool:
 
 
 def _write(reader: BatchReader, part: RangePartition, path: Path) -> int:
-    """Write the messages of a partition; returns their number. A file without any has no footer."""
+    """Write the messages of a partition; returns their number. A file without any has no footer.
+
+    The files live for a session, and each page is read a few times: compression would cost more
+    than it saves.
+    """
     rows = 0
     with path.open("wb") as sink:
-        file: ParquetFile | None = None
+        file: pq.ParquetWriter | None = None
         for batch in reader.batches(part):
             if file is None:
-                file = ParquetFile(sink, _with_ids(batch.schema), AS_THEY_ARE)
-            file.write(batch)
+                file = pq.ParquetWriter(
+                    *(sink, batch.schema),
+                    compression="none",
+                    use_dictionary=[*REPEATED],
+                    write_statistics=False,
+                    store_schema=False,
+                )
+            if len(batch):
+                file.write_batch(batch, row_group_size=len(batch))
             rows += len(batch)
         if file is not None:
             file.close()
     return rows
-
-
-def _with_ids(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        [
-            field.with_metadata({FIELD_ID: str(number).encode()})
-            for number, field in enumerate(schema, 1)
-        ]
-    )

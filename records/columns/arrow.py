@@ -49,6 +49,14 @@ TYPES: dict[str, pa.DataType] = {
 #: Columns with the same value in every row of a queue, which the pass therefore does not build.
 OF_QUEUE = ("topic", "brokerName", "queueId")
 
+#: Columns whose values repeat, as paths of Parquet, in which they have dictionaries. For all others
+#: a dictionary costs more time than it saves bytes: compression makes the plain pages smaller.
+REPEATED = (
+    *("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"),
+    *("flag", "queueId", "sysFlag", "reconsumeTimes", "storeSize", "tagsCode"),
+    *("bornTimestamp", "storeTimestamp"),
+)
+
 
 def schema(names: Iterable[str] = TYPES) -> pa.Schema:
     """The Arrow schema of the columns `names`. Raises RecordError for an unknown name."""

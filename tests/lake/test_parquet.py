@@ -11,8 +11,8 @@ import pytest
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import TableError
 from congreve.lake.export import Exporter
-from congreve.lake.parquet.file_writer import REPEATED
 from congreve.lake.table import TopicTable, open_catalog
+from congreve.records.columns.arrow import REPEATED
 from congreve.records.message.message import Record
 
 from . import stores

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from congreve.lake.commit_files import CommitFiles
 from congreve.lake.durable import SCHEMA
-from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
-from congreve.lake.parquet.metadata import Codec, leaves
+from congreve.lake.table import TopicTable, open_catalog
+from congreve.records.columns.arrow import REPEATED
 
 ROWS = 6_000
-PATHS = [leaf.path for leaf in leaves(SCHEMA)]
 
 
 def value_of(field: pa.Field, number: int) -> Any:
@@ -33,13 +33,14 @@ def value_of(field: pa.Field, number: int) -> Any:
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_spark_reads_the_written_rows(spark: Any, tmp_path: Path, vectorized: str) -> None:
     rows = [{field.name: value_of(field, n) for field in SCHEMA} for n in range(ROWS)]
-    with (tmp_path / "file.parquet").open("wb") as sink:
-        file = ParquetFile(sink, SCHEMA, ColumnOptions(REPEATED, PATHS, PATHS, Codec.ZSTD))
+    table = TopicTable(open_catalog(str(tmp_path)), "rocketmq.T", SCHEMA, "day")
+    table.create()
+    with CommitFiles(table.iceberg) as files:
         for begin in (0, ROWS // 2):
-            file.write(pa.RecordBatch.from_pylist(rows[begin : begin + ROWS // 2], schema=SCHEMA))
-        file.close()
+            files.write(pa.RecordBatch.from_pylist(rows[begin : begin + ROWS // 2], schema=SCHEMA))
+        (file,) = files.finish()
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
-    found = spark.read.parquet(str(tmp_path / "file.parquet"))
+    found = spark.read.parquet(file.file_path)
     assert found.filter("queueOffset >= 3000 and tags = 'tags-5'").count() == 26
     table = found.orderBy("queueOffset").toArrow()
     assert table.drop_columns(["properties"]).to_pylist() == [

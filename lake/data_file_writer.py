@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import (
     DataFileStatistics,
@@ -19,10 +20,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
 
 from congreve.lake.errors import TableError
-from congreve.lake.parquet.arrow_file import ArrowParquetFile
-from congreve.lake.parquet.file_writer import REPEATED, ColumnOptions, ParquetFile
-from congreve.lake.parquet.metadata import Codec, has_leaves
-from congreve.records.columns.arrow import TYPES
+from congreve.records.columns.arrow import REPEATED, TYPES
 
 UNIQUE = ("bodyCRC",)
 """Columns whose values have nothing in common, which are not compressed."""
@@ -32,13 +30,8 @@ UNCOMPARED = (
 )
 """Columns by which few readers select. The others have statistics, so that a reader skips files."""
 NOTHING = MetricsMode(MetricModeTypes.NONE)
-CODECS = {
-    "zstd": Codec.ZSTD,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4_RAW,
-    "uncompressed": Codec.UNCOMPRESSED,
-}
-"""By the value of the table's property."""
+CODECS = {"zstd": "zstd", "snappy": "snappy", "lz4": "lz4", "uncompressed": "none"}
+"""Arrow's name of a codec by the value of the table's property."""
 LEVEL = 1
 SHORT = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 SAMPLE_BYTES = 256 << 10
@@ -59,16 +52,8 @@ class DataFileWriter:
         self.output = output
         self._arrow = arrow
         self._paths = parquet_path_to_id_mapping(schema)
-        self._plan = compute_statistics_plan(
-            schema,
-            {
-                **properties,
-                **{
-                    f"write.metadata.metrics.column.{name}": "none"
-                    for name in (*UNCOMPARED, *_floats(arrow))
-                },
-            },
-        )
+        unread = {f"write.metadata.metrics.column.{name}": "none" for name in UNCOMPARED}
+        self._plan = compute_statistics_plan(schema, {**properties, **unread})
         codec = properties.get(TableProperties.PARQUET_COMPRESSION, "zstd")
         if codec not in CODECS:
             raise TableError(
@@ -78,20 +63,24 @@ class DataFileWriter:
         self._codec = CODECS[codec]
         self._level = int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, LEVEL))
         self._stream: Any = None
-        self._file: ParquetFile | ArrowParquetFile
+        self._file: pq.ParquetWriter
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Append rows, which have the file's columns. Raises OSError."""
+        """Append rows, which have the file's columns.
+
+        Raises OSError, and ValueError for a null in a required column.
+        """
         if self._stream is None:
             self._stream = self.output.create(overwrite=True)
-            make = ParquetFile if has_leaves(self._arrow) else ArrowParquetFile
-            self._file = make(self._stream, self._arrow, self._options(rows))
-        self._file.write(rows)
+            self._file = self._open(rows)
+        if len(rows):
+            self._file.write_batch(rows, row_group_size=len(rows))
 
     def close(self) -> DataFileStatistics:
         """End the file, which has rows. Raises OSError."""
         with self._stream:
-            footer = self._file.close()
+            self._file.close()
+        footer = self._file.writer.metadata
         return data_file_statistics_from_parquet_metadata(footer, self._plan, self._paths)
 
     def abandon(self) -> None:
@@ -100,25 +89,25 @@ class DataFileWriter:
             with self._stream:
                 self._file.close()
 
-    def _options(self, rows: pa.RecordBatch) -> ColumnOptions:
+    def _open(self, rows: pa.RecordBatch) -> pq.ParquetWriter:
+        """The file, with options for each column that suit its first rows."""
         plain = {*UNIQUE}
         if "body" in rows.schema.names and not _compressible(rows["body"]):
             plain.add("body")
-        of_bodies = (path for path in self._paths if path.split(".")[0] not in TYPES)
-        return ColumnOptions(
-            dictionary=frozenset((*REPEATED, *of_bodies)),
-            compressed=frozenset(path for path in self._paths if path not in plain),
-            statistics=frozenset(
+        compressed = [path for path in self._paths if path not in plain]
+        levels = dict.fromkeys(compressed, self._level) if self._codec == "zstd" else None
+        of_bodies = [path for path in self._paths if path.split(".")[0] not in TYPES]
+        return pq.ParquetWriter(
+            self._stream,
+            self._arrow,
+            compression=dict.fromkeys(compressed, self._codec),
+            compression_level=levels,
+            use_dictionary=[*REPEATED, *of_bodies],
+            write_statistics=[
                 path for path, field in self._paths.items() if self._plan[field].mode != NOTHING
-            ),
-            codec=self._codec,
-            level=self._level,
+            ],
+            store_schema=False,
         )
-
-
-def _floats(schema: pa.Schema) -> list[str]:
-    """Columns whose values ParquetFile would compare as integers."""
-    return [field.name for field in schema if pa.types.is_floating(field.type)]
 
 
 def with_short_offsets(schema: pa.Schema) -> pa.Schema:

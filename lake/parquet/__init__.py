@@ -1,1 +1,0 @@
-"""Parquet files of messages, whose pages compiled code fills from Arrow columns."""
