@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # cython-lint starts pycodestyle by its name.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-FOLDERS := broker client console engine io_backends lake namesrv records remoting spark
+FOLDERS := base broker client console engine io_backends lake namesrv records remoting spark
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 

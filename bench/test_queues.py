@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.engine.config import StoreConfig
 from congreve.engine.index.index import KeyIndex
 from congreve.engine.log.commit_log import CommitLog

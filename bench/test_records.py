@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.io_backends.mapped.mapped import MmapBackend

@@ -9,6 +9,8 @@ from typing import Self
 
 import msgspec
 
+from congreve.base.clock import Clock
+from congreve.base.steps import freed
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
@@ -42,7 +44,6 @@ from congreve.broker.replication.replication import Replication
 from congreve.broker.side_process import SideProcess
 from congreve.broker.slow_requests import SlowRequests
 from congreve.broker.tls import client_ssl, server_certificates
-from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
@@ -55,7 +56,6 @@ from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 from congreve.remoting.transport.watchdog import Watchdog, logged_holds
-from congreve.steps import freed
 
 logger = logging.getLogger(__name__)
 

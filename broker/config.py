@@ -2,7 +2,7 @@
 
 Defaults are those of 4.9.4, except `flushDiskType`, which is SYNC_FLUSH here. Unknown keys are
 reported and have no effect. Each field has its range, and when it may change over the network:
-`congreve.settings`.
+`congreve.base.settings`.
 """
 
 import os
@@ -13,7 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
 from congreve.broker.errors import ConfigError
 from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
@@ -25,7 +26,6 @@ from congreve.records.message.topics import TRACE_TOPIC
 from congreve.remoting.tls.settings import DEFAULT_FILE
 from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.transport.local_address import local_address
-from congreve.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
 
 PERM_INHERIT = 1
 PERM_WRITE = 2

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from congreve import settings
+from congreve.base import settings
 from congreve.broker import java_properties
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError

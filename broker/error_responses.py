@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Mapping
 from functools import wraps
 
+from congreve.base.errors import CongreveError
 from congreve.broker.errors import RefusedError
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

@@ -1,6 +1,6 @@
 """The broker's errors."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 

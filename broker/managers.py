@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from congreve.base.clock import Clock
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.service import DelayedMessages
@@ -13,7 +14,6 @@ from congreve.broker.metadata.state_files import StateFiles
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.broker.metadata.topic_recovery import TopicRecovery
 from congreve.broker.transaction.transactions import Transactions
-from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 from congreve.remoting.transport.pieces import Pieces

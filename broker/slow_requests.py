@@ -7,10 +7,10 @@ from ipaddress import ip_address
 from time import perf_counter
 from typing import Any
 
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.metrics.put_times import PutTimes
 from congreve.broker.metrics.slow_chunk import SlowChunk
 from congreve.broker.pull.suspended_pull import SuspendedPull
-from congreve.limited_log import LimitedLog
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from congreve.base.errors import CongreveError
     from congreve.broker.broker import Broker
     from congreve.client import Message
-    from congreve.errors import CongreveError
     from congreve.namesrv.server import NameServer
     from congreve.node import AsyncNode, Node, serve
     from congreve.store_reader import StoreReader, open_store
@@ -34,8 +34,6 @@ __all__ = [
     "serve",
 ]
 
-__version__ = "0.2.0"
-
 #: The zip file or wheel that this package was imported from, None if it is in a folder.
 ARCHIVE: str | None = getattr(__spec__.loader, "archive", None) if __spec__ is not None else None
 if ARCHIVE is not None:
@@ -43,16 +41,18 @@ if ARCHIVE is not None:
 
     __path__ = [f"{unpacked(ARCHIVE)}/congreve"]
 
-if find_spec("congreve.engine") is None:
+if find_spec("congreve.base") is None:
     raise ImportError(
         "a bare checkout is not importable: run `make build` (or pip install -e .) first, "
         "with this same Python"
     )
 
+from congreve.base.version import __version__ as __version__  # noqa: E402
+
 _MODULES = {
     "AsyncNode": "congreve.node",
     "Broker": "congreve.broker.broker",
-    "CongreveError": "congreve.errors",
+    "CongreveError": "congreve.base.errors",
     "Message": "congreve.client",
     "NameServer": "congreve.namesrv.server",
     "Node": "congreve.node",

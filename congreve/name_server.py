@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.name_server import NameServerAccess
-from congreve.engine.clock import Clock
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.namesrv.server import NameServer
 from congreve.remoting.tls.certificates import ServerCertificates

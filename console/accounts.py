@@ -146,8 +146,8 @@ def set_permissions(
 
 
 def _open(folder: Path) -> AccountFiles:
+    from congreve.base.clock import Clock
     from congreve.broker.accounts.files import AccountFiles
-    from congreve.engine.clock import Clock
 
     files = AccountFiles(str(folder), Clock())
     files.load()

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.console.loadgen.generator import (
     MILLISECOND_NS,
     Load,
@@ -19,7 +20,6 @@ from congreve.console.loadgen.generator import (
 from congreve.console.option_types import FiniteRange
 from congreve.console.report import cluster_options, connection, output_option, show
 from congreve.console.tune.picture import FORMATS
-from congreve.errors import CongreveError
 
 SECONDS_MAX = 86_400
 RATE_MAX = 1e8

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import click
 import uvloop
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.consumer.push import ConsumeFrom, PushConsumer
 from congreve.client.message import Message
@@ -28,7 +29,6 @@ from congreve.client.producer.producer import Producer
 from congreve.console.flights import flights
 from congreve.console.report import show
 from congreve.console.serve import PORT
-from congreve.errors import CongreveError
 from congreve.node import serve
 
 TOPIC = "flights"

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
 from congreve.console.ask import ask, shown_time
 from congreve.console.option_types import FiniteRange, Time
 from congreve.console.report import cluster_options, output_option, show
-from congreve.errors import CongreveError
 
 T = TypeVar("T")
 Rows = list[dict[str, Any]]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from congreve.byte_size import readable_size
+from congreve.base.byte_size import readable_size
+from congreve.base.errors import CongreveError
 from congreve.console.report import output_option, show
-from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class Flight(NamedTuple):

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
 from congreve.console.ask import ask, shown_age
 from congreve.console.option_types import Time
 from congreve.console.report import cluster_options, output_option, show
-from congreve.errors import CongreveError
 
 Rows = list[dict[str, Any]]
 

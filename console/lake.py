@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.console.option_types import FiniteRange
-from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.engine.state.exported import ExportedFile, ExportedQueue

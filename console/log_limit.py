@@ -1,7 +1,7 @@
 """A limit for repeated log lines, for example on a full disk or with a client that keeps failing.
 
 The filter counts the log records of each line of code, in Congreve and in libraries. Code whose
-line may repeat uses congreve.limited_log, which counts separately for each disk, connection or
+line may repeat uses congreve.base.limited_log, which counts separately for each disk, connection or
 part of the store.
 """
 

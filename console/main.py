@@ -12,8 +12,8 @@ from importlib import import_module
 
 import click
 
-from congreve import __version__
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
+from congreve.base.version import __version__
 
 COMMANDS = {
     "run": ("congreve.console.serve:run", "Run a name server and a broker in one process."),

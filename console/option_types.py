@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from congreve.settings import LONG_MAX
+from congreve.base.settings import LONG_MAX
 
 
 class Time(click.ParamType[int]):

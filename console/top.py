@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from congreve.byte_size import readable_size
+from congreve.base.byte_size import readable_size
+from congreve.base.errors import CongreveError
 from congreve.console.ask import shown_age
 from congreve.console.option_types import FiniteRange
-from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

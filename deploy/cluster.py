@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from congreve.base.errors import CongreveError
 from congreve.client import Message, Producer
 from congreve.client.admin import AdminClient
-from congreve.errors import CongreveError
 
 MACHINES = ("127.0.0.11", "127.0.0.12")
 WITNESS = "127.0.0.13"

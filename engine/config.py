@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.settings import INT_MAX, Change, Range, Show
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.file_sizes import ENTRY_SIZE, index_file_size
 from congreve.records.message.parked import ParkingRule
-from congreve.settings import INT_MAX, Change, Range, Show
 
 IO_BACKENDS = ("auto", "mmap", "pool", "uring")
 

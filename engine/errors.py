@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.engine.queue.consume_queue import ConsumeQueue

@@ -5,9 +5,9 @@ import logging
 import os
 from collections.abc import Callable
 
+from congreve.base.limited_log import LimitedLog
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError, SyncError
-from congreve.limited_log import LimitedLog
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.health import Health

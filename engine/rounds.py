@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Container, Iterable
 from types import TracebackType
 from typing import Self
 
+from congreve.base.clock import Clock
 from congreve.engine.backends import make_backend
-from congreve.engine.clock import Clock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import MessageIllegalError, StoreError
 from congreve.engine.health import Health

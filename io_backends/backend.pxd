@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
+from congreve.base.pthread cimport pthread_cond_t, pthread_mutex_t
 
 
 cdef class Segment:

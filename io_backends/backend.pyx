@@ -13,15 +13,15 @@ from cpython.buffer cimport (
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close as c_close, write as c_write
 
-from congreve.io_backends.atomic cimport (
+from congreve.base.atomic cimport (
     load_acquire, load_acquire_int, store_release, store_release_int,
 )
-from congreve.io_backends.mapped.bus_error cimport bus_errors
-from congreve.io_backends.pthread cimport (
+from congreve.base.pthread cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_init, pthread_cond_timedwait,
     pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
+from congreve.io_backends.mapped.bus_error cimport bus_errors
 
 import os
 

@@ -1,6 +1,6 @@
 """Errors of the disk side."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class BackendError(CongreveError):

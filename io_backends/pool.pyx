@@ -12,14 +12,14 @@ from posix.mman cimport (
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport close as c_close, fdatasync
 
-from congreve.io_backends.atomic cimport load_acquire
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.pthread cimport (
+from congreve.base.atomic cimport load_acquire
+from congreve.base.pthread cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_timedwait,
     pthread_cond_wait, pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
     pthread_mutex_lock, pthread_mutex_unlock,
 )
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.window cimport Window, show_file
 from congreve.io_backends.write_group cimport PAGE, write_group
 

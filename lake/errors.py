@@ -1,6 +1,6 @@
 """Exceptions of tables."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class LakeError(CongreveError):

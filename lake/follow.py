@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
+from congreve.base.errors import CongreveError
 from congreve.engine.errors import UnknownTopicError
 from congreve.engine.state.exported import ExportedFile, ExportedTopic
-from congreve.errors import CongreveError
 from congreve.lake.errors import NotDurableError, ProgressError
 from congreve.lake.export import Exporter
 from congreve.lake.upkeep import Upkeep

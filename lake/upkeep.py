@@ -17,10 +17,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from congreve.base.steps import at_once
 from congreve.lake.commit_files import SORTED_BY, CommitFiles
 from congreve.lake.errors import CommitConflictError, TableError
 from congreve.lake.table import TopicTable
-from congreve.steps import at_once
 
 MERGE_BYTES = 256 << 20
 KEEP_SNAPSHOTS = 10

@@ -5,6 +5,7 @@ import logging
 import zlib
 from collections.abc import Awaitable
 
+from congreve.base.table_limit import TableFullError
 from congreve.namesrv.errors import RegistrationError
 from congreve.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KvConfig
 from congreve.namesrv.routes import BrokerIdentity, RouteTable
@@ -32,7 +33,6 @@ from congreve.remoting.messages.register_body import read_registration
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
-from congreve.table_limit import TableFullError
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.settings import INT_MAX, Change, Range
 from congreve.namesrv.errors import ConfigError
-from congreve.settings import INT_MAX, Change, Range
 
 MAX_UPDATE = 64 << 10
 """Bytes of one request's key=value lines."""

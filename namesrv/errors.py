@@ -1,6 +1,6 @@
 """The name server's errors."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class ConfigError(CongreveError):

@@ -6,10 +6,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from congreve.base.table_limit import TableLimit
 from congreve.namesrv.config import NamesrvConfig
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
-from congreve.table_limit import TableLimit
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace whose keys are ordered topics, its values ``broker:queues;broker:queues``."""

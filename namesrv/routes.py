@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
+from congreve.base.table_limit import TableLimit
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
 from congreve.remoting.messages.bodies import (
@@ -21,7 +22,6 @@ from congreve.remoting.messages.bodies import (
     TopicList,
     TopicRouteData,
 )
-from congreve.table_limit import TableLimit
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.properties import format_properties, parse_properties
 from congreve.namesrv.config import MAX_UPDATE, NamesrvConfig
 from congreve.namesrv.errors import ConfigError
 from congreve.namesrv.kvconfig import KvConfig, KvStore
-from congreve.properties import format_properties, parse_properties
 from congreve.remoting.messages.bodies import KVTable
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -1,6 +1,6 @@
 """Errors of reading and writing a message's bytes."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class RecordError(CongreveError):

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from congreve.records.cursor cimport store_i32
+from congreve.base.cursor cimport store_i32
 
 cdef struct Host:
     uint8_t address[16]

@@ -5,7 +5,7 @@ from libc.stdio cimport snprintf
 from libc.string cimport memcpy, strlen
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from congreve.records.cursor cimport load_i32, load_i64, store_i64
+from congreve.base.cursor cimport load_i32, load_i64, store_i64
 
 import socket
 

@@ -6,10 +6,10 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
-from congreve.records cimport checksum, layout
-from congreve.records.cursor cimport (
+from congreve.base.cursor cimport (
     load_i16, load_i32, load_i64, prefetch_to_write, store_i16, store_i32, store_i64,
 )
+from congreve.records cimport checksum, layout
 from congreve.records.host cimport fill_host, is_v6, put_host, to_host
 from congreve.records.message.properties cimport TAGS
 from congreve.records.message.property_codec cimport to_properties

@@ -4,9 +4,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
+from congreve.base.cursor cimport load_i32, load_i64
 from congreve.records.byte_compare cimport is_text, starts_with
 from congreve.records.checksum cimport string_hash
-from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.host cimport Host, to_host
 from congreve.records.layout cimport (
     AT_PHYSICAL_OFFSET, NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR,

@@ -1,6 +1,6 @@
 """Errors of the wire."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class RemotingError(CongreveError):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.errors import (
@@ -22,7 +23,6 @@ from congreve.client.message import MessageQueue, PullStatus
 from congreve.client.pull.bulk_reader import BulkReader, OffsetMovedError, Pulled
 from congreve.client.transport.loop_thread import LoopThread
 from congreve.engine.offline.queue_scan import BATCH_BYTES, BATCH_ROWS
-from congreve.errors import CongreveError
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import RecordError

@@ -1,6 +1,6 @@
 """Exceptions of the Spark source and sink."""
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class SparkError(CongreveError):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 RETRY_S = 30.0
 """How long a request is repeated, in seconds."""

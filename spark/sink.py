@@ -18,12 +18,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from congreve.base.errors import CongreveError
 from congreve.client.checks import RESERVED_PROPERTIES
 from congreve.client.errors import ClientError, InvalidNameError, RouteNotFoundError
 from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import Producer
 from congreve.client.transport.loop_thread import LoopThread
-from congreve.errors import CongreveError
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.spark.errors import OptionError, SchemaError, SendError, SparkError
 from congreve.spark.options import IGNORED

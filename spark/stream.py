@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 from congreve.spark.admission import within_bytes, within_rows
 from congreve.spark.batch import RangePartition, scan_of
 from congreve.spark.errors import (

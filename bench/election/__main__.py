@@ -24,10 +24,10 @@ from harness.eventually import eventually
 from harness.numbered_messages import Attempt, attempt_for_ever, reported
 from harness.replication.elected_processes import GROUP, ElectedProcesses
 
+from congreve.base.errors import CongreveError
 from congreve.client import Producer
 from congreve.client.admin import AdminClient
 from congreve.client.message import MessageQueue
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import RequestCode
 
 from . import waits

@@ -20,7 +20,7 @@ import click
 from Cython.Build import cythonize
 from setuptools import Distribution, Extension
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.io_backends.mapped.mapped import MmapBackend

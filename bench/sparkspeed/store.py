@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

@@ -3,6 +3,7 @@ PlainAccessValidator)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Accounts, Kind, Need, Perm, topic_need
 from congreve.broker.accounts.audit import AuditLog
@@ -13,7 +14,6 @@ from congreve.broker.accounts.permissions import rules
 from congreve.broker.accounts.replays import ReplayGuard
 from congreve.broker.errors import ConfigError
 from congreve.broker.group.clients import ClientChannel
-from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.message.topics import NOT_FOR_CONSUMERS

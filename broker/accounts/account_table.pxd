@@ -1,12 +1,12 @@
 from libc.stdint cimport int32_t, uint8_t
 
+from congreve.base.slices cimport Slice
 from congreve.broker.accounts.signed_requests cimport SignedRequests
 from congreve.records.byte_table cimport Key
+from congreve.remoting.signatures.hmac_sha1 cimport HmacKey, Sha1
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Header
-from congreve.remoting.signatures.hmac_sha1 cimport HmacKey, Sha1
 from congreve.remoting.wire.signed_fields cimport SignedFields
-from congreve.remoting.wire.slices cimport Slice
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_rwlock_t:

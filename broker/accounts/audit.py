@@ -3,7 +3,7 @@
 import json
 import logging
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import KEY_MIN, PERM_TEXTS, Account, Accounts, Perm
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import ConfigError
-from congreve.engine.clock import Clock
 from congreve.engine.state.state_file import DISK, SECRET_MODE, FileSystem, StateFile
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import AclConfig, DataVersion, PlainAccessConfig

@@ -6,13 +6,13 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 
+from congreve.base.errors import CongreveError
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.errors import AccessDeniedError
 from congreve.broker.accounts.permissions import Rule
 from congreve.broker.accounts.replays import ReplayGuard
 from congreve.broker.errors import BrokerError
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY, is_signed

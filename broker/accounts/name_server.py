@@ -6,12 +6,12 @@ an administrator, and only administrators change anything.
 
 from collections.abc import Mapping
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import Rule
-from congreve.engine.clock import Clock
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.peer_log import PeerLog

@@ -6,8 +6,8 @@ remembers for each of its series which of the last numbers it has seen, as IPsec
 
 from collections import OrderedDict
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.errors import AccessDeniedError
-from congreve.engine.clock import Clock
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ANTI_REPLAY, Numbered
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.remoting.wire.frame cimport Header
+from congreve.base.slices cimport COPY_SLACK, Slice
 from congreve.remoting.signatures.hmac_sha1 cimport (
     SIGNATURE_SIZE,
     TEXT_PADDING,
@@ -8,8 +8,8 @@ from congreve.remoting.signatures.hmac_sha1 cimport (
     Sha1,
     SignedText,
 )
+from congreve.remoting.wire.frame cimport Header
 from congreve.remoting.wire.signed_fields cimport SignedFields
-from congreve.remoting.wire.slices cimport COPY_SLACK, Slice
 
 # Requests whose signatures are not verified yet: two signatures take little longer than one.
 

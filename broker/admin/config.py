@@ -5,12 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.clock import Clock
 from congreve.broker import java_properties
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.config_file import parse_config
 from congreve.broker.errors import ConfigError, RefusedError
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.remoting.messages.bodies import DataVersion

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Generator, Mapping
 
+from congreve.base.clock import Clock
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
@@ -11,7 +12,6 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
-from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.bodies import (

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import date, datetime
 from typing import NamedTuple
 
+from congreve.base.clock import Clock
+from congreve.base.steps import at_once, portions
 from congreve.broker.pull.validated_pull import PullCounter
-from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import BrokerStatsData, BrokerStatsItem
-from congreve.steps import at_once, portions
 
 SAMPLE_INTERVAL_S = 10
 AVERAGES_S = (10, 60, 600)

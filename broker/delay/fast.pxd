@@ -1,9 +1,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.slices cimport Slice
 from congreve.broker.send.properties cimport DeliveryWish
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.record cimport Message
-from congreve.remoting.wire.slices cimport Slice
 
 # The result of parking a message.
 cdef enum ParkStatus:

@@ -5,6 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memset, strlen
 
+from congreve.base.slices cimport slice_of
 from congreve.broker.delay.recall_handle cimport put_recall_handle, recall_handle_room
 from congreve.broker.send.prepared cimport TOPIC_MAX
 from congreve.broker.send.properties cimport (
@@ -19,7 +20,6 @@ from congreve.records.message.properties cimport DELAY, TIMER_OUT_MS, put_next_n
 from congreve.records.message.topics cimport SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.records.restore cimport decimal
 from congreve.remoting.wire.byte_text cimport put, put_decimal
-from congreve.remoting.wire.slices cimport slice_of
 
 from congreve.records.message import properties
 from congreve.records.message.property_codec import encode_properties

@@ -5,9 +5,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
+from congreve.base.clock import Clock
 from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
-from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan

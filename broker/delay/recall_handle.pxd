@@ -3,11 +3,11 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, strlen
 
+from congreve.base.slices cimport Slice
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport UNIQ_KEY, is_property
 from congreve.records.record cimport Message
 from congreve.remoting.wire.byte_text cimport put, put_decimal
-from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
     RECALL_ID_MAX = 128     # bytes of a message's id, beyond which its send gets no handle

@@ -14,8 +14,8 @@ import numpy
 from numpy import int64
 from numpy.typing import NDArray
 
+from congreve.base.clock import Clock
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.engine.clock import Clock
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 
+from congreve.base.clock import Clock
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.delay.levels import ScheduleMessageService
 from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.timers import TimerMessageService
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.broker.periodic import Periodic
-from congreve.engine.clock import Clock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore

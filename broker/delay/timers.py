@@ -9,6 +9,7 @@ import numpy
 from numpy import int64
 from numpy.typing import NDArray
 
+from congreve.base.clock import Clock
 from congreve.broker.delay.levels import (
     CLOCK_STEP_S,
     DISK_FAILED_S,
@@ -17,7 +18,6 @@ from congreve.broker.delay.levels import (
 )
 from congreve.broker.delay.recalls import TIMED, Recalls
 from congreve.broker.delay.wake_up_timer import WakeUpTimer
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore

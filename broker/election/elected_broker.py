@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from congreve.base.errors import CongreveError
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
@@ -43,8 +45,6 @@ from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
 from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.loop_thread import Lifecycle
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.config import BrokerConfig
 from congreve.broker.election.complete_log import CleanStop, CompleteLog
 from congreve.broker.election.coordinator import Master
@@ -26,7 +27,6 @@ from congreve.broker.replication.state import ElectionState, ReplicationState
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.confirmed import ConfirmedFile
-from congreve.limited_log import LimitedLog
 from congreve.remoting.transport.client import RemotingClient
 
 LOOK_S = 0.005

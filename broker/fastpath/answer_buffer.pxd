@@ -2,9 +2,10 @@ from cpython.mem cimport PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.cursor cimport load_i32
+from congreve.base.slices cimport Slice
 from congreve.broker.quotas.send_quota cimport busy_remark
 from congreve.engine.log.commit_log cimport Appended
-from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport MESSAGE_ID_MAX, Host, put_id_host, put_id_offset
 from congreve.records.layout cimport BATCH_ELEMENT_FIXED
 from congreve.remoting.wire.answers cimport (
@@ -12,7 +13,6 @@ from congreve.remoting.wire.answers cimport (
     encode_send_response,
     encode_response,
 )
-from congreve.remoting.wire.slices cimport Slice
 
 # The encoded answers of one chunk of requests, and what all answers of a broker have in common.
 # These functions are inline: each message passes them.

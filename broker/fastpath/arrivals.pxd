@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t
 
-from congreve.engine.atomic cimport load_acquire_bits
+from congreve.base.atomic cimport load_acquire_bits
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 
 # The queues that got an entry in one chunk of requests, and that have watchers or hold parked

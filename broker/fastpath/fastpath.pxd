@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from congreve.base.clock cimport monotonic_ns
 from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.accounts.signed_requests cimport SignedRequests
 from congreve.broker.delay.fast cimport DelayPath
@@ -10,7 +11,6 @@ from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.transaction.fast cimport TransactionPath
 from congreve.engine.log.commit_log cimport CommitLog
-from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.transport.frame_reader cimport FrameSink
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Frame, Header

@@ -64,7 +64,7 @@ from congreve.remoting.wire.frame cimport (
 )
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 from congreve.remoting.errors import FrameError
 
 cdef enum:

@@ -9,6 +9,14 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from congreve.base.atomic cimport (
+    full_barrier,
+    load_acquire,
+    load_acquire_bits,
+    store_release,
+)
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.slices cimport Slice
 from congreve.broker.fastpath.answer_buffer cimport grow_answers
 from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX, Arrivals
 from congreve.broker.fastpath.fastpath cimport UNKNOWN_CODE
@@ -26,25 +34,17 @@ from congreve.broker.fastpath.stops cimport (
 from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.quotas.send_quota cimport REST_MS
 from congreve.broker.send.lane_commit cimport LaneCommit
-from congreve.engine.atomic cimport (
-    full_barrier,
-    load_acquire,
-    load_acquire_bits,
-    store_release,
-)
+from congreve.engine.log.watch cimport remove_watchers
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
-from congreve.engine.log.watch cimport remove_watchers
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
 from congreve.remoting.lanes.mailbox cimport MailboxEntry, new_eventfd
 from congreve.remoting.lanes.resting cimport RestingConnections
-from congreve.remoting.lanes.sockets cimport monotonic_ns
 from congreve.remoting.wire.fast_headers cimport is_send
-from congreve.remoting.wire.slices cimport Slice
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 cdef enum:
     END_TRANSACTION = 37

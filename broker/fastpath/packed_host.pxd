@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
-from congreve.records.cursor cimport load_i32
+from congreve.base.cursor cimport load_i32
 from congreve.records.host cimport Host
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
-from congreve.limited_log import LimitedLog
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)

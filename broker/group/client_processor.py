@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
+from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.clients import CLIENT_ID_MAX, ClientChannel
@@ -32,7 +33,6 @@ from congreve.remoting.messages.headers import (
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.pieces import Pieces
-from congreve.table_limit import TableFullError
 
 HEARTBEAT_MAX = 192 * 1024
 """Bytes of a heartbeat: some six hundred subscriptions, unless a filter is long."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
+from congreve.base.limited_log import LimitedLog
+from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.subscription import memory_of
-from congreve.limited_log import LimitedLog
 from congreve.remoting.messages.bodies import ConsumerData, SubscriptionData
 from congreve.remoting.transport.connection import Connection
-from congreve.table_limit import TableLimit
 
 logger = logging.getLogger(__name__)
 

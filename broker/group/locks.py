@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.messages.bodies import MessageQueue
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
 from congreve.broker.group.client_ids import ClientIds
@@ -15,7 +16,6 @@ from congreve.broker.group.locks import RebalanceLockManager
 from congreve.broker.group.notifier import GroupNotifier
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.engine.clock import Clock
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection

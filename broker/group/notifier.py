@@ -7,10 +7,10 @@ round therefore cause only one further round.
 import asyncio
 from collections.abc import Callable, Generator
 
+from congreve.base.steps import at_once
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.remoting.transport.pieces import Pieces
-from congreve.steps import at_once
 
 PAUSE_S = 0.05
 """Seconds between two rounds."""

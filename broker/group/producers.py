@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Generator
 
+from congreve.base.clock import Clock
+from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
-from congreve.engine.clock import Clock
 from congreve.remoting.transport.connection import Connection
-from congreve.table_limit import TableLimit
 
 MayCheck = Callable[[ClientChannel, str, str], bool]
 """Member, group, topic."""

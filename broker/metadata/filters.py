@@ -10,6 +10,9 @@ from typing import Any
 import mmh3
 import msgspec
 
+from congreve.base.clock import Clock
+from congreve.base.limited_log import LimitedLog
+from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.subscription import is_tag_type
@@ -21,8 +24,6 @@ from congreve.broker.metadata.table_text import (
     file_text,
     object_text,
 )
-from congreve.engine.clock import Clock
-from congreve.limited_log import LimitedLog
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.filter.program import FilterProgram
 from congreve.records.filter.syntax import SQL92, FilterCompiler
@@ -30,7 +31,6 @@ from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import SubscriptionData
 from congreve.remoting.messages.body import Body
 from congreve.remoting.transport.pieces import Pieces
-from congreve.table_limit import TableFullError, TableLimit
 
 logger = logging.getLogger(__name__)
 

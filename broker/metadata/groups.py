@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.clock import Clock
+from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.name_rules import entry_fault, group_name_fault, retries_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
-from congreve.engine.clock import Clock
 from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
@@ -19,7 +20,6 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-from congreve.table_limit import TableLimit
 
 logger = logging.getLogger(__name__)
 

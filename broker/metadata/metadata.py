@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager
@@ -10,7 +11,6 @@ from congreve.broker.metadata.former_readers import FormerReaders
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.engine.clock import Clock
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.remoting.transport.pieces import Pieces
 

@@ -4,6 +4,9 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Any
 
+from congreve.base.limited_log import LimitedLog
+from congreve.base.steps import freed
+from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.name_rules import QUEUES_MAX
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
@@ -14,12 +17,9 @@ from congreve.broker.metadata.table_text import (
     entry_text,
     file_text,
 )
-from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import TRANS_GROUP
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import ConsumerOffsetSerializeWrapper
-from congreve.steps import freed
-from congreve.table_limit import TableFullError, TableLimit
 
 logger = logging.getLogger(__name__)
 

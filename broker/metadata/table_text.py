@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.broker.errors import RefusedError
-from congreve.errors import CongreveError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.codes import ResponseCode
 

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from congreve.base.errors import CongreveError
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.state_writer import Changes
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
 
 
 class TopicDeletion:

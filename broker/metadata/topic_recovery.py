@@ -2,11 +2,11 @@
 
 import logging
 
+from congreve.base.steps import at_once
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import NEVER_UNUSED
 from congreve.remoting.messages.bodies import TopicConfig
-from congreve.steps import at_once
 
 logger = logging.getLogger(__name__)
 

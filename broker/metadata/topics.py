@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.clock import Clock
+from congreve.base.limited_log import LimitedLog
+from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.config_file import Entry
@@ -18,8 +21,6 @@ from congreve.broker.metadata.name_rules import (
 )
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
-from congreve.engine.clock import Clock
-from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
@@ -35,7 +36,6 @@ from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.register_body import TOPIC_BYTES_MAX, TOPICS_MAX, topic_size
-from congreve.table_limit import TableFullError, TableLimit
 
 logger = logging.getLogger(__name__)
 

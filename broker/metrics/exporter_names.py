@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from operator import attrgetter
 from typing import NamedTuple
 
+from congreve.base.steps import portions
 from congreve.broker.admin.stats import AVERAGES_S
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.consumers import ConsumerGroup
@@ -22,7 +23,6 @@ from congreve.broker.metrics.exposition import (
 from congreve.broker.metrics.figures import CLUSTERING, Figures, GroupFigures, TopicFigures
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX
-from congreve.steps import portions
 
 Runtime = Mapping[str, object]
 

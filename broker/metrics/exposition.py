@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from congreve.steps import portions
+from congreve.base.steps import portions
 
 PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

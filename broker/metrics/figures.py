@@ -5,6 +5,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.admin.stats import (
     GROUP_GET_SIZE,
     GROUP_SEND_BACK_NUMS,
@@ -15,7 +16,6 @@ from congreve.broker.admin.stats import (
 from congreve.broker.group.consumers import ConsumerGroup, ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metrics.store_times import StoreTimes
-from congreve.engine.clock import Clock
 from congreve.engine.store import MessageStore
 
 OTHER = "other"

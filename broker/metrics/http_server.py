@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.forks import in_each_child
 from congreve.broker.errors import BrokerError
-from congreve.forks import in_each_child
 
 logger = logging.getLogger(__name__)
 

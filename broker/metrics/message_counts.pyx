@@ -2,7 +2,7 @@
 
 cimport cython
 
-from congreve.engine.atomic cimport add_relaxed, load_acquire
+from congreve.base.atomic cimport add_relaxed, load_acquire
 
 TYPES = ("normal", "fifo", "delay", "transaction")
 """The types of messages (RocketMQ 5: TopicMessageType)."""

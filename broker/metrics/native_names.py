@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
 
+from congreve.base.steps import portions
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerGroup
@@ -37,7 +38,6 @@ from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.connection import Connection
-from congreve.steps import portions
 
 GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
 COMPILED = (

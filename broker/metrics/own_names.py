@@ -4,7 +4,7 @@ import resource
 import threading
 from collections.abc import Iterator
 
-from congreve import __version__
+from congreve.base.version import __version__
 from congreve.broker.config import BrokerConfig
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.exposition import Family, Kind, histogram, label_text

@@ -4,10 +4,10 @@ cimport cython
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcpy, memset
 
+from congreve.base.atomic cimport load_acquire, store_release
+from congreve.base.clock cimport monotonic_ns
 from congreve.broker.fastpath.packed_host cimport unpack_host
-from congreve.engine.atomic cimport load_acquire, store_release
 from congreve.records.host cimport Host
-from congreve.remoting.lanes.sockets cimport monotonic_ns
 
 from congreve.broker.metrics.slow_chunk import SlowChunk
 from congreve.remoting.messages.codes import RequestCode

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Collection, Generator
 
+from congreve.base.clock import Clock
 from congreve.broker.metrics.exposition import Family, Kind, label_text
 from congreve.broker.metrics.store_times import StoreTimes
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.state.exported import ExportedFile

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from congreve.base.errors import CongreveError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError, RefusedError
 from congreve.engine.exported_queues import ExportedQueues
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.clock cimport monotonic_ns
 from congreve.broker.pull.suspended_pull cimport (
     SuspendedPull,
     answer_found,
@@ -15,9 +16,8 @@ from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
 from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
-from congreve.remoting.lanes.sockets cimport monotonic_ns
-from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 from congreve.remoting.wire.fast_headers cimport read_pull_header
+from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 
 
 cdef bytes whole(const Frame *frame):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from congreve.base.clock import Clock
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.config import BrokerConfig
-from congreve.engine.clock import Clock
 from congreve.engine.queue.reader import GetResult
 from congreve.engine.store import MessageStore
-from congreve.limited_log import LimitedLog
 from congreve.records.message import properties
 from congreve.records.message.message import Record
 from congreve.records.message.topics import OFFSET_MOVED_EVENT_TOPIC

@@ -7,6 +7,9 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from congreve.base.clock import Clock
+from congreve.base.errors import CongreveError
+from congreve.base.table_limit import TableFullError
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
@@ -28,13 +31,11 @@ from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscripti
 from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.quotas.send_quota import BUSY_REMARK
-from congreve.engine.clock import Clock
 from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.gather import TagFilter
 from congreve.engine.queue.reader import GetResult, GetStatus
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -43,7 +44,6 @@ from congreve.remoting.messages.headers import PullMessageRequestHeader, PullMes
 from congreve.remoting.messages.signature import SIGNATURE
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.table_limit import TableFullError
 
 if TYPE_CHECKING:
     from congreve.broker.pull.archived_pulls import ArchivedMessages, ArchivedPulls

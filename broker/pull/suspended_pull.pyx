@@ -5,6 +5,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.slices cimport Slice
 from congreve.engine.queue.gather cimport (
     GET_COLD,
     GET_DAMAGED,
@@ -14,16 +16,14 @@ from congreve.engine.queue.gather cimport (
     GET_OFFSET_OVERFLOW_ONE,
     FilePart,
 )
+from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,
     PULL_RESPONSE_MAX,
     encode_pull_response,
 )
-from congreve.remoting.lanes.sockets cimport monotonic_ns
-from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.byte_text cimport put_i32
 from congreve.remoting.wire.frame cimport LENGTH_FIELD
-from congreve.remoting.wire.slices cimport Slice
 
 
 @cython.final

@@ -9,8 +9,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
-from congreve.engine.atomic cimport add_relaxed, load_acquire, store_release
-from congreve.remoting.wire.slices cimport Slice
+from congreve.base.atomic cimport add_relaxed, load_acquire, store_release
+from congreve.base.slices cimport Slice
 
 cdef enum:
     VALIDATED_MAX = 100_000

@@ -2,9 +2,9 @@
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp
 
+from congreve.base.slices cimport Slice
 from congreve.broker.quotas.quota_table cimport ACCOUNT, ADDRESS, GROUP, TOPIC, Charged, QuotaTable
 from congreve.remoting.wire.frame cimport Header
-from congreve.remoting.wire.slices cimport Slice
 
 
 # The value of a field; NULL without the field. The account that has signed a request, AccessKey,

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import msgspec
 
+from congreve.base.settings import LONG_MAX
 from congreve.broker.errors import ConfigError
-from congreve.settings import LONG_MAX
 
 EVERY_NAME = "*"
 """Stands for all names of a kind that have no limits of their own."""

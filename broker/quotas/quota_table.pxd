@@ -1,9 +1,9 @@
 from libc.stdint cimport int32_t, int64_t
 
+from congreve.base.atomic cimport load_relaxed
+from congreve.base.pthread cimport pthread_mutex_t
+from congreve.base.slices cimport Slice
 from congreve.records.byte_table cimport Key
-from congreve.remoting.lanes.mailbox cimport pthread_mutex_t
-from congreve.remoting.lanes.relaxed cimport load_relaxed
-from congreve.remoting.wire.slices cimport Slice
 
 # What a request is charged to.
 cdef enum:

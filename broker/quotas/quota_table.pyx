@@ -12,15 +12,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
-from congreve.remoting.lanes.mailbox cimport (
+from congreve.base.atomic cimport store_relaxed
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from congreve.remoting.lanes.relaxed cimport store_relaxed
-from congreve.remoting.lanes.sockets cimport monotonic_ns
+from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 
 cdef enum:
     FIRST_CAPACITY = 64

@@ -1,10 +1,10 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from congreve.base.slices cimport Slice
 from congreve.broker.quotas.quota_table cimport QuotaTable
 from congreve.records.host cimport Host
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Header
-from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
     REST_MS = 20        # the lane does not read a connection for so long after it refused a send

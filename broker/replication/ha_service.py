@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from congreve.base.forks import in_each_child
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import BrokerError
 from congreve.broker.replication.login import HaLogin
@@ -20,8 +22,6 @@ from congreve.broker.replication.state import SlaveState
 from congreve.broker.replication.strangers import Stranger, Strangers
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
-from congreve.forks import in_each_child
-from congreve.limited_log import LimitedLog
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.tls.errors import NotEncryptedError
 from congreve.remoting.tls.relay import Opened, RelayedSocket, TlsRelay

@@ -4,10 +4,11 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memmove
 
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.cursor cimport load_i32, load_i64, store_i64
 from congreve.broker.replication cimport stream
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.replication.log_receiver cimport LogReceiver
-from congreve.records.cursor cimport load_i32, load_i64, store_i64
 from congreve.remoting.lanes cimport sockets
 
 import os
@@ -102,7 +103,7 @@ cdef class LogFollower:
         """
         master.setblocking(False)
         self.fd = master.fileno()
-        self.heard_ns = sockets.monotonic_ns()
+        self.heard_ns = monotonic_ns()
         self.header_used = self.unsent_size = 0
         self.left = 0
         if self.sync_flush and not self.is_on_disk():
@@ -164,7 +165,7 @@ cdef class LogFollower:
                 # A single write is quicker here than on another thread; several continue beside it.
                 self.log.backend.write_here(self.log.max_offset)
         there = self.stored_end() if self.plain else self.ask_have()
-        now = sockets.monotonic_ns()
+        now = monotonic_ns()
         if there > self.reported or now - self.reported_ns >= self.heartbeat_ns:
             self.report(max(there, self.reported))
         if now - self.heard_ns > self.silence_ns:
@@ -186,7 +187,7 @@ cdef class LogFollower:
     cdef int pause_ms(self) noexcept nogil:
         cdef int64_t until = min(self.reported_ns + self.heartbeat_ns,
                                  self.heard_ns + self.silence_ns)
-        return <int> (max(until - sockets.monotonic_ns(), <int64_t> 0) // 1_000_000 + 1)
+        return <int> (max(until - monotonic_ns(), <int64_t> 0) // 1_000_000 + 1)
 
     cdef int read_all(self) except -1 nogil:
         """Read what has arrived, but report now and then."""
@@ -215,7 +216,7 @@ cdef class LogFollower:
             return False
         if got <= 0:
             self.lost(errno if got < 0 else 0)
-        self.heard_ns = sockets.monotonic_ns()
+        self.heard_ns = monotonic_ns()
         if wanted:
             self.take(min(got, wanted))
         if got > wanted or not wanted:
@@ -265,7 +266,7 @@ cdef class LogFollower:
             else:
                 self.ask_report(offset)
             self.reported = max(offset, self.log.min_offset)
-            self.reported_ns = sockets.monotonic_ns()
+            self.reported_ns = monotonic_ns()
         sent = sockets.send(self.fd, self.unsent, self.unsent_size, sockets.MSG_NOSIGNAL)
         if sent < 0 and errno not in (EAGAIN, EINTR):
             self.lost(errno)

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.replication.frames import ASK, CHALLENGE, LOGIN, LOGIN_HEAD, LOGIN_MAX
 from congreve.broker.replication.slave_connection import ReplicationError
-from congreve.engine.clock import Clock
 
 TIME_TOLERANCE_MS = 60_000
 """How far the clocks of two brokers may be apart, for a login of the old form."""

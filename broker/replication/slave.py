@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from congreve.base.errors import CongreveError
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
@@ -14,8 +16,6 @@ from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
 from congreve.remoting.messages.listeners import host_port
 from congreve.remoting.tls.relay import TlsRelay, connect_relay
 from congreve.remoting.transport.background import BackgroundTask

@@ -5,9 +5,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
+from congreve.base.cursor cimport load_i64, store_i32, store_i64
 from congreve.broker.replication cimport stream
 from congreve.engine.log.commit_log cimport CommitLog
-from congreve.records.cursor cimport load_i64, store_i32, store_i64
 from congreve.remoting.lanes cimport sockets
 
 import os

@@ -4,10 +4,11 @@ cimport cython
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t, uint64_t
 
+from congreve.base.atomic cimport load_acquire, store_release
+from congreve.base.clock cimport monotonic_ns
 from congreve.broker.replication.slave_connection cimport (
     ASKS, DONE, MORE, Outcome, SlaveConnection,
 )
-from congreve.engine.atomic cimport load_acquire, store_release
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes cimport sockets
@@ -119,7 +120,7 @@ cdef class SlaveLoop:
         for i in range(self.count):
             self.blocked += self.watch(i)
         found = sockets.epoll_wait(self.epoll, events, EVENTS_MAX, self.pause_ms(until))
-        now_ns = sockets.monotonic_ns()
+        now_ns = monotonic_ns()
         now = now_ns / 1e9
         self.asks = False
         for i in range(found):
@@ -139,7 +140,7 @@ cdef class SlaveLoop:
     cdef int pause_ms(self, double until) noexcept nogil:
         """How long nothing has to be done: 0 if the log has grown, unless the loop rests."""
         cdef double left
-        cdef int64_t rest = self.rests_until - sockets.monotonic_ns()
+        cdef int64_t rest = self.rests_until - monotonic_ns()
         if self.has_more:
             return 0
         if rest > 0:
@@ -151,7 +152,7 @@ cdef class SlaveLoop:
             self.log.signal_append(self.wake)
             if self.log.max_offset > self.fed:
                 return 0
-        left = (until - sockets.monotonic_ns() / 1e9) * 1000 + 1
+        left = (until - monotonic_ns() / 1e9) * 1000 + 1
         return <int> max(0.0, min(left, <double> self.pause_max_ms()))
 
     cdef int pause_max_ms(self) noexcept nogil:
@@ -188,7 +189,7 @@ cdef class SlaveLoop:
             self.note(i, outcome)
             self.has_more |= outcome == MORE
         if self.rests and end > self.fed:
-            self.rests_until = sockets.monotonic_ns() + REST_NS
+            self.rests_until = monotonic_ns() + REST_NS
         self.fed = end
 
     cdef inline void note(self, int i, Outcome outcome) noexcept nogil:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from congreve.base.limited_log import LimitedLog
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.master_requests import MasterRequests
@@ -14,7 +15,6 @@ from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.broker.replication.table_copies import HOLD_S
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
-from congreve.limited_log import LimitedLog
 from congreve.records.message.topics import NEVER_UNUSED
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.bodies import (

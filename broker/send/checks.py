@@ -3,11 +3,11 @@
 RocketMQ: AbstractSendMessageProcessor.
 """
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.name_rules import forbidden_for_producers, topic_name_fault
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.engine.clock import Clock
 from congreve.engine.config import StoreConfig
 from congreve.engine.results import PutStatus
 from congreve.records.message import properties

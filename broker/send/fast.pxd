@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.slices cimport Slice
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
 from congreve.broker.fastpath.arrivals cimport Arrivals
@@ -14,7 +15,6 @@ from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.host cimport Host
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Frame, Header
-from congreve.remoting.wire.slices cimport Slice
 
 
 cdef class SendPath:

@@ -8,6 +8,7 @@ cimport cython
 from cpython.mem cimport PyMem_Free
 from libc.stdint cimport int32_t, uint8_t
 
+from congreve.base.slices cimport slice_of
 from congreve.broker.delay.fast cimport PARK_PYTHON, PARK_QUEUE, ParkStatus
 from congreve.broker.fastpath.answer_buffer cimport (
     allocate_answers,
@@ -64,7 +65,6 @@ from congreve.engine.log.commit_log cimport (
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY
-from congreve.remoting.wire.slices cimport slice_of
 
 cdef enum:
     SEND_MESSAGE = 10

@@ -8,8 +8,8 @@ cimport cython
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from congreve.remoting.lanes.byte_buffer cimport double_ring
-from congreve.remoting.lanes.sockets cimport monotonic_ns
+from congreve.base.byte_buffer cimport double_ring
+from congreve.base.clock cimport monotonic_ns
 
 from congreve.broker.send import commit_delay, write_through
 

@@ -2,12 +2,12 @@ from cpython.mem cimport PyMem_Malloc
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.slices cimport Slice
 from congreve.broker.send.properties cimport DeliveryWish, SendKind
 from congreve.engine.log.commit_log cimport Appended
 from congreve.records.byte_table cimport Key, key_of
 from congreve.records.layout cimport PROPERTIES_MAX
 from congreve.records.record cimport Message
-from congreve.remoting.wire.slices cimport Slice
 
 # Sends that are decoded and checked, so that they only have to be appended.
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
@@ -27,7 +28,6 @@ from congreve.broker.send.reserved_properties import MayWrite, ReservedPropertie
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore

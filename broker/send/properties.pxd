@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.slices cimport Slice
 from congreve.records.record cimport Message
-from congreve.remoting.wire.slices cimport Slice
 
 # What a send carries.
 cdef enum SendKind:

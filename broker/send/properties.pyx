@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
+from congreve.base.slices cimport Slice
 from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
@@ -14,7 +15,6 @@ from congreve.records.message.properties cimport (
 )
 from congreve.records.record cimport Message
 from congreve.remoting.wire.byte_text cimport put, put_decimal
-from congreve.remoting.wire.slices cimport Slice
 
 
 cdef inline bint is_extraordinary(const uint8_t *name, Py_ssize_t length) noexcept nogil:

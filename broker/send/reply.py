@@ -7,6 +7,7 @@ stores it in the cluster's reply topic whether it arrived or not.
 import logging
 from collections.abc import Mapping
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.client_ids import ClientIds
@@ -14,7 +15,6 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore

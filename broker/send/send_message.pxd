@@ -1,10 +1,10 @@
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.slices cimport Slice
 from congreve.records.layout cimport PROPERTY_SEPARATOR
 from congreve.records.record cimport Message
 from congreve.remoting.wire.fast_headers cimport SendHeader
-from congreve.remoting.wire.slices cimport Slice
 
 
 # Complete the message of a send, whose properties are encoded in `properties` already. Each record

@@ -13,17 +13,17 @@ from collections.abc import Callable
 
 import msgspec
 
+from congreve.base.clock import Clock
+from congreve.base.errors import CongreveError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import check_transaction_state
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.clock import Clock
 from congreve.engine.errors import DamagedEntryError
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
 from congreve.records.message import properties
 from congreve.records.message.message import Record
 from congreve.records.message.topics import (

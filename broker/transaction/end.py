@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
+from congreve.base.clock import Clock
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
@@ -10,7 +11,6 @@ from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.checks import put_code
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.clock import Clock
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.window import HalfWindow
-from congreve.engine.clock import Clock
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Host, Record

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.group.producers import ProducerManager
@@ -17,7 +18,6 @@ from congreve.broker.transaction.end import EndTransactionProcessor
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.broker.transaction.recovery import TransactionRecovery
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.clock import Clock
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages import fastjson

@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin.brokers import Brokers, in_turns
 from congreve.client.admin.offset_ranges import (
     OffsetQueue,
@@ -31,7 +32,6 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.outgoing import Outgoing, batch, prepare
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
-from congreve.errors import CongreveError
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.message import properties as names
 from congreve.records.message.topics import retry_topic

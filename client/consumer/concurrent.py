@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from congreve.base.errors import CongreveError
 from congreve.client.consumer.listening import Failure, Listening
 from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.message import ReceivedMessage
@@ -13,7 +14,6 @@ from congreve.client.observability.consume_stats import ConsumeStats
 from congreve.client.observability.logs import Log
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
-from congreve.errors import CongreveError
 
 log = Log(__name__)
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
 from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
@@ -31,7 +32,6 @@ from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
 from congreve.client.transport.route import MASTER_ID, TopicRoute
 from congreve.client.user_code import USER_ERRORS
-from congreve.errors import CongreveError
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,

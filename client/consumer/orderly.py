@@ -4,6 +4,7 @@ ConsumeMessageOrderlyService)."""
 import asyncio
 import time
 
+from congreve.base.errors import CongreveError
 from congreve.client.consumer.listening import Listening
 from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.queue_locks import QueueLocks
@@ -13,7 +14,6 @@ from congreve.client.observability.consume_stats import ConsumeStats
 from congreve.client.observability.logs import Log
 from congreve.client.pull.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
-from congreve.errors import CongreveError
 
 log = Log(__name__)
 

@@ -9,7 +9,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
-from congreve import __version__
+from congreve.base.version import __version__
 from congreve.client.message import Message, ReceivedMessage
 from congreve.client.observability.hooks import (
     ConsumeContext,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
+from congreve.base.errors import CongreveError
 from congreve.client.message import Message, ReceivedMessage
 from congreve.client.observability.hooks import (
     ConsumeContext,
@@ -18,7 +19,6 @@ from congreve.client.observability.hooks import (
 )
 from congreve.client.observability.logs import Log
 from congreve.client.producer.producer import Producer
-from congreve.errors import CongreveError
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
 from congreve.records.message.topics import TRACE_TOPIC

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.client.checks import check_message
 from congreve.client.errors import BrokerError, ClientError, TransactionEndError
 from congreve.client.message import (
@@ -25,7 +26,6 @@ from congreve.client.observability.logs import Log
 from congreve.client.producer.producer import Producer
 from congreve.client.pull.received import PulledRecords
 from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
-from congreve.errors import CongreveError
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import PRODUCER_GROUP, TRANSACTION_PREPARED

@@ -6,16 +6,16 @@ from libc.stdlib cimport calloc, free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
+from congreve.base.cursor cimport load_i64
 from congreve.records cimport layout
 from congreve.records.byte_compare cimport starts_with
-from congreve.records.cursor cimport load_i64
 from congreve.records.host cimport to_host
 from congreve.records.message cimport properties as names
 from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.records.record cimport RECORD_OK, RecordView, check, find_property, property_of
 
-from congreve.client.producer.compression import decompress
 from congreve.client.namespace import unwrap, unwrap_queue
+from congreve.client.producer.compression import decompress
 from congreve.records.errors import RecordError
 from congreve.records.message.properties import KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY
 from congreve.records.message.property_codec import decode_properties

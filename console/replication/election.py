@@ -232,7 +232,7 @@ def _why(state: GroupState, seat: Seat | None) -> str:
 
 async def _answer(ask: Callable[[], Awaitable[T]]) -> T | None:
     """The answer; None if the broker does not answer."""
-    from congreve.errors import CongreveError
+    from congreve.base.errors import CongreveError
 
     try:
         return await ask()

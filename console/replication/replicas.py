@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.errors import BrokerError
 from congreve.console.ask import ask
 from congreve.console.report import cluster_options, output_option, show
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.console.web.pages import Visit

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.dead_letters import LetterBacklog
 from congreve.client.admin.lookup import MessageLookup
@@ -27,7 +28,6 @@ from congreve.console.web.snapshot import (
     read_lags,
     read_tables,
 )
-from congreve.errors import CongreveError
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from congreve.base.errors import CongreveError
 from congreve.console.daemon_log import log_options, start_log
 from congreve.console.notify import Notifier
 from congreve.console.report import connection, namesrv_option
-from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from congreve.console.web.options import Options

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from congreve.byte_size import readable_size
+from congreve.base.byte_size import readable_size
 
 JSON_BYTES_MAX = 256 << 10
 JSON_DEPTH_MAX = 32

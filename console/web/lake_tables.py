@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.console.web.options import Options
 from congreve.console.web.refreshed import Refreshed
-from congreve.errors import CongreveError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

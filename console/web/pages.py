@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from congreve import __version__
+from congreve.base.version import __version__
 from congreve.console.web import formats
 from congreve.console.web.audit import ConsoleAudit
 from congreve.console.web.cluster import Cluster

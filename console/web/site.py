@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerError, BrokerNotFoundError, ClientError, RouteNotFoundError
 from congreve.console.web import views
 from congreve.console.web.audit import ConsoleAudit
@@ -31,7 +32,6 @@ from congreve.console.web.security import (
     set_session_cookie,
 )
 from congreve.console.web.sessions import COOKIE, new_id
-from congreve.errors import CongreveError
 
 Handler = Callable[[Visit], Awaitable[Response]]
 

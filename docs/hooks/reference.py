@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from congreve import settings
+from congreve.base import settings
+from congreve.base.settings import Change, Setting
 from congreve.broker.config import BrokerConfig
 from congreve.console.main import cli
 from congreve.engine.config import StoreConfig
 from congreve.namesrv.config import NamesrvConfig
-from congreve.settings import Change, Setting
 
 MEANINGS = Path(__file__).with_name("settings.toml")
 

@@ -1,9 +1,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.pthread cimport pthread_cond_t, pthread_mutex_t
 from congreve.engine.index.index_file cimport IndexFile
 from congreve.engine.index.index_files cimport IndexFiles
 from congreve.io_backends.backend cimport Segment
-from congreve.io_backends.pthread cimport pthread_cond_t, pthread_mutex_t
 from congreve.records.record cimport RecordView
 
 # The reason why follow() returned to code that holds the GIL.

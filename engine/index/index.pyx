@@ -5,15 +5,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr
 from posix.time cimport nanosleep, timespec
 
-from congreve.engine.index.index_files cimport IndexFiles
-from congreve.engine.log.commit_log cimport CommitLog
-from congreve.io_backends.atomic cimport (
+from congreve.base.atomic cimport (
     full_barrier,
     load_acquire,
     load_acquire_int,
     store_release_int,
 )
-from congreve.io_backends.pthread cimport (
+from congreve.base.cursor cimport prefetch
+from congreve.base.pthread cimport (
     pthread_cond_destroy,
     pthread_cond_init,
     pthread_cond_signal,
@@ -24,8 +23,9 @@ from congreve.io_backends.pthread cimport (
     pthread_mutex_unlock,
     sched_yield,
 )
+from congreve.engine.index.index_files cimport IndexFiles
+from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.checksum cimport index_hash
-from congreve.records.cursor cimport prefetch
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_ROLLBACK
 from congreve.records.message.properties cimport KEYS, UNIQ_KEY
 from congreve.records.record cimport (

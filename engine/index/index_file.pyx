@@ -3,13 +3,13 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from congreve.base.cursor cimport load_i32, load_i64, prefetch, store_i32, store_i64
 from congreve.engine.format cimport INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from congreve.records.cursor cimport load_i32, load_i64, prefetch, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
-from congreve.records.record import crc32
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK
+from congreve.records.record import crc32
 
 cdef enum:
     AT_BEGIN_TIMESTAMP = 0

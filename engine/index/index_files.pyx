@@ -12,11 +12,11 @@ from congreve.records.record cimport RECORD_OK, RecordView, check, property_of
 import logging
 import os
 
+from congreve.base.steps import at_once
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.results import QueryResult
 from congreve.io_backends.errors import BackendError
 from congreve.records.record import index_hash as hash_of
-from congreve.steps import at_once
 
 logger = logging.getLogger(__name__)
 

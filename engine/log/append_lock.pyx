@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.atomic cimport add_relaxed, load_acquire
-from congreve.io_backends.pthread cimport (
+from congreve.base.atomic cimport add_relaxed, load_acquire
+from congreve.base.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,

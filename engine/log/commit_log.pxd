@@ -1,9 +1,9 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from congreve.io_backends.atomic cimport load_acquire
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.engine.clock cimport Clock
+from congreve.base.atomic cimport load_acquire
+from congreve.base.clock cimport Clock
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.io_backends.backend cimport Backend, Segment
 from congreve.records.record cimport Message
 
 cdef struct Appended:

@@ -2,7 +2,7 @@ from typing import Self, final
 
 from typing_extensions import Buffer
 
-from congreve.engine.clock import Clock
+from congreve.base.clock import Clock
 from congreve.engine.log.append_lock import AppendLock
 from congreve.engine.log.append_result import AppendResult
 from congreve.engine.log.named_record import NamedRecord

@@ -4,14 +4,14 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from congreve.engine.clock cimport Clock
+from congreve.base.atomic cimport load_acquire, store_release
+from congreve.base.clock cimport Clock
+from congreve.base.cursor cimport load_i32, load_i64
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.log.batch_entries cimport put_batch
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.backend cimport Backend, Segment, signal
 from congreve.records cimport layout
-from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.record cimport (
     RECORD_OK, Message, Outgoing, RecordView, check, encode, encode_blank, encoded_size,
     is_legal, read_batch_element,

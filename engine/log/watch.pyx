@@ -7,7 +7,7 @@ again.
 
 from libc.stdint cimport int64_t, uint64_t
 
-from congreve.io_backends.atomic cimport and_bits, or_bits
+from congreve.base.atomic cimport and_bits, or_bits
 
 
 cdef int64_t watch_queue(AppendLock lock, ConsumeQueue queue, uint64_t watcher) noexcept nogil:

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from congreve.base.cursor cimport store_i64
 from congreve.records cimport layout
-from congreve.records.cursor cimport store_i64
 from congreve.records.record cimport encode_blank
 
 

@@ -3,12 +3,12 @@
 from libc.errno cimport ENOMEM
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
+from congreve.base.atomic cimport load_acquire, store_release
+from congreve.base.cursor cimport load_i32, load_i64, store_i32, store_i64
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_entries cimport QueueEntries
 from congreve.engine.queue.queue_files cimport MappingCache, WritableMappings
-from congreve.io_backends.atomic cimport load_acquire, store_release
 from congreve.io_backends.mapping cimport Mapping
-from congreve.records.cursor cimport load_i32, load_i64, store_i32, store_i64
 
 from congreve.engine.errors import StoreFormatError
 from congreve.io_backends.errors import BackendError

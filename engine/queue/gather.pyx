@@ -5,14 +5,14 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.atomic cimport load_acquire
+from congreve.base.cursor cimport load_i32, load_i64, prefetch
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
-from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pages cimport in_memory
-from congreve.records.cursor cimport load_i32, load_i64, prefetch
 from congreve.records.layout cimport (
     AT_MAGIC,
     AT_PHYSICAL_OFFSET,

@@ -7,11 +7,11 @@ from bisect import bisect_right
 
 import numpy
 
+from congreve.base.atomic cimport load_acquire
+from congreve.base.cursor cimport load_i32, load_i64
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_files cimport MappingCache, QueueFiles
-from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.mapping cimport Mapping
-from congreve.records.cursor cimport load_i32, load_i64
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.format import CONSUME_QUEUE_ENTRY

@@ -7,12 +7,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 import logging
 
-from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.base.cursor cimport load_i32, load_i64
 from congreve.engine.format cimport CQ_FILLER_SIZE
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.queue.queue_map cimport KnownQueue, QueueMap
 from congreve.records cimport layout, record
 from congreve.records.byte_compare cimport is_text
-from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.message.properties cimport DELAY, TIMER_OUT_MS
 from congreve.records.message.topics cimport TIMER_TOPIC
 from congreve.records.record cimport RecordView

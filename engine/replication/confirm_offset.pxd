@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.atomic cimport load_acquire
+from congreve.base.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Backend
 
 

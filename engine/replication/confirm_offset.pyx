@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t
 
-from congreve.io_backends.atomic cimport store_release
+from congreve.base.atomic cimport store_release
 from congreve.io_backends.backend cimport Backend, signal
 
 

@@ -6,7 +6,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from congreve.engine.atomic cimport store_release
+from congreve.base.atomic cimport store_release
+from congreve.base.cursor cimport load_i32
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.recovery.scan cimport (
     STOP_BAD,
@@ -17,7 +18,6 @@ from congreve.engine.recovery.scan cimport (
 )
 from congreve.io_backends.backend cimport Segment
 from congreve.records cimport layout
-from congreve.records.cursor cimport load_i32
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.segment_files import remove_files

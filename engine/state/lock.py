@@ -5,8 +5,8 @@ import os
 import struct
 from contextlib import suppress
 
+from congreve.base.forks import in_each_child
 from congreve.engine.errors import StoreError, StoreLockedError
-from congreve.forks import in_each_child
 from congreve.io_backends.files.file_system import DISK, File, FileSystem
 
 _CONTENT = b"lock"

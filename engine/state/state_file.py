@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.engine.errors import StoreError, StoreFormatError
-from congreve.errors import CongreveError
 from congreve.io_backends.files.file_system import DISK, File, FileSystem
 
 # The file layer is here for the broker, too, which does not know the I/O backends.

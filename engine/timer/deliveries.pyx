@@ -3,13 +3,13 @@
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
+from congreve.base.cursor cimport load_i32, load_i64
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.byte_compare cimport is_text, same
-from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.layout cimport BLANK_MIN
 from congreve.records.message.properties cimport (
     DELAY, REAL_TOPIC, TIMER_OUT_MS,

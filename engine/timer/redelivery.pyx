@@ -5,21 +5,21 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport strlen
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import logging
 from collections.abc import Callable
 
+from congreve.base.atomic cimport load_acquire
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.cursor cimport load_i32, load_i64
+from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.log.commit_log cimport (
     APPEND_NEXT_SEGMENT, APPEND_OK, APPEND_QUEUE_ROOM, AppendStatus, CommitLog,
 )
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
 from congreve.engine.queue.queue_map cimport KnownQueue, QueueMap
-from congreve.io_backends.atomic cimport load_acquire
 from congreve.io_backends.mapping cimport Mapping
 from congreve.records.byte_compare cimport is_text
-from congreve.records.cursor cimport load_i32, load_i64
 from congreve.records.layout cimport PROPERTIES_MAX
 from congreve.records.message.parked cimport level_due, timer_wake
 from congreve.records.message.properties cimport TIMER_OUT_MS
@@ -44,12 +44,6 @@ cdef int64_t RUN_NS = 10_000_000
 # The append lock is held for a piece: this many bytes of records besides the last message.
 cdef enum:
     PIECE_BYTES = 32 << 10
-
-
-cdef inline int64_t monotonic_ns() noexcept nogil:
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
-    return <int64_t> t.tv_sec * 1_000_000_000 + t.tv_nsec
 
 
 @cython.final

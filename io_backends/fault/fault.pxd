@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
+from congreve.base.pthread cimport pthread_cond_t
 from congreve.io_backends.backend cimport Backend
-from congreve.io_backends.pthread cimport pthread_cond_t
 
 
 cdef class FaultBackend(Backend):

@@ -4,11 +4,11 @@ cimport cython
 from libc.errno cimport EIO
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.pthread cimport (
+from congreve.base.pthread cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_wait,
     pthread_mutex_lock, pthread_mutex_unlock,
 )
+from congreve.io_backends.backend cimport Backend, Segment
 
 import os
 import threading

@@ -11,7 +11,7 @@ from posix.mman cimport (
 )
 from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t, siginfo_t
 
-from congreve.io_backends.atomic cimport load_acquire_int, store_release_int
+from congreve.base.atomic cimport load_acquire_int, store_release_int
 
 cdef extern from "<signal.h>" nogil:
     int SIGBUS

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from congreve.base.pthread cimport pthread_cond_t
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.pthread cimport pthread_cond_t
 
 
 cdef class MappedSegment(Segment):

@@ -7,12 +7,12 @@ from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as c_open
 from posix.mman cimport MADV_DONTNEED
 from posix.unistd cimport close as c_close
 
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping, sync_range
-from congreve.io_backends.pthread cimport (
+from congreve.base.pthread cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_wait,
     pthread_mutex_lock, pthread_mutex_unlock, sched_yield,
 )
+from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.mapping cimport Mapping, sync_range
 
 import os
 import threading

@@ -8,10 +8,10 @@ segment (`window_extents.pyx`). A write takes full blocks from there; this modul
 cimport cython
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.atomic cimport load_acquire
+from congreve.base.atomic cimport load_acquire
+from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.io_backends.backend cimport Backend, Segment
 from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.io_backends.uring.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
 from congreve.io_backends.uring.window_extents cimport Extent, WindowExtents, written_end
 from congreve.io_backends.uring.zeros cimport ZeroWriter

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.io_backends.atomic cimport load_acquire
+from congreve.base.atomic cimport load_acquire
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.uring.ring cimport Target, WriteRing
 from congreve.io_backends.window cimport Window

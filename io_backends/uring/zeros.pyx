@@ -7,8 +7,8 @@ from posix.fcntl cimport O_CLOEXEC, O_RDWR, open as c_open
 from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, mmap, munmap
 from posix.unistd cimport close as c_close, fdatasync, pwrite
 
+from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.io_backends.uring.ring cimport blocks_end
 from congreve.io_backends.uring.window_extents cimport Extent, WindowExtents
 

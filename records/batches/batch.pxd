@@ -2,8 +2,8 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from congreve.base.cursor cimport store_i16, store_i32
 from congreve.records cimport layout
-from congreve.records.cursor cimport store_i16, store_i32
 
 # One element, big endian: size i32, magic i32 (0), CRC i32 (0), flag i32, body length i32, body,
 # properties length i16, properties. read_batch_element() of `record` reads it.

@@ -7,8 +7,8 @@ from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.cursor cimport load_i32
 from congreve.records cimport layout
-from congreve.records.cursor cimport load_i32
 from congreve.records.message.properties cimport UNIQ_KEY, put_name
 
 from congreve.records.errors import RecordError

@@ -7,11 +7,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
+from congreve.base.cursor cimport load_i64
 from congreve.records cimport layout
 from congreve.records.batches.batch cimport ID_LENGTH, properties_place, put_body, put_hex
 from congreve.records.byte_compare cimport same
 from congreve.records.byte_table cimport Key, key_of, slot_of
-from congreve.records.cursor cimport load_i64
 from congreve.records.message.properties cimport (
     RETRY_TOPIC, RETRY_TOPIC_UNCHECKED, UNIQ_KEY, WAIT, put_name, put_next_name,
 )

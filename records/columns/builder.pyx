@@ -10,14 +10,14 @@ from libc.stdlib cimport free, malloc
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from congreve.base.cursor cimport load_i64, prefetch
 from congreve.records cimport layout
 from congreve.records.columns.column cimport CHUNK, NO_MEMORY, TOO_LARGE, Column, Failure
-from congreve.records.cursor cimport load_i64, prefetch
-from congreve.records.record cimport tags_code
-from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
 from congreve.records.columns.row cimport (
     NO_RECORD, SOUND, WANT_KEYS, WANT_TAGS, WANT_UNIQUE_KEY, Row, Text, find_names, look_at, same,
 )
+from congreve.records.filter.record_filter cimport FilterMemory, RecordFilter
+from congreve.records.record cimport tags_code
 
 from congreve.records.columns.column import KINDS
 from congreve.records.errors import CorruptRecordError, RecordError

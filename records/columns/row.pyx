@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy, strlen
 
+from congreve.base.cursor cimport load_i32
 from congreve.records cimport layout
-from congreve.records.cursor cimport load_i32
 from congreve.records.host cimport Host, put_message_id
 from congreve.records.message.properties cimport KEYS, TAGS, UNIQ_KEY, is_property
 from congreve.records.record cimport RECORD_OK, RecordView, check

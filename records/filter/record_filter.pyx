@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from congreve.records.cursor cimport load_i64
+from congreve.base.cursor cimport load_i64
 from congreve.records.layout cimport AT_PHYSICAL_OFFSET
 from congreve.records.record cimport RECORD_OK, RecordView, check
 

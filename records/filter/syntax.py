@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
+from congreve.base.steps import at_once
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.filter.program import FilterProgram, Op
-from congreve.steps import at_once
 
 SQL92 = "SQL92"
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
+from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.mailbox cimport MailboxEntry
 from congreve.remoting.tls.sessions cimport TlsSessions
 

@@ -5,9 +5,9 @@ from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove
 
+from congreve.base.atomic cimport store_relaxed
+from congreve.base.byte_buffer cimport append_bytes, make_room, release
 from congreve.remoting.lanes cimport entry_kinds, sockets
-from congreve.remoting.lanes.byte_buffer cimport append_bytes, make_room, release
-from congreve.remoting.lanes.relaxed cimport store_relaxed
 
 cdef enum:
     COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes

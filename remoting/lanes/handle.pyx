@@ -5,10 +5,10 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
+from congreve.base.atomic cimport load_relaxed
 from congreve.remoting.lanes cimport entry_kinds
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.mailbox cimport MailboxEntry
-from congreve.remoting.lanes.relaxed cimport load_relaxed
 
 import enum
 

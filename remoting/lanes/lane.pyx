@@ -12,9 +12,10 @@ from libc.errno cimport EAGAIN, EINTR, ENOMEM, EPROTO, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from congreve.base.atomic cimport store_relaxed
+from congreve.base.clock cimport monotonic_ns
 from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.connections cimport Listeners, Opening, may_not_read, wanted_events
-from congreve.remoting.lanes.relaxed cimport store_relaxed
 from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -93,7 +94,7 @@ cdef class Lane:
         self.table = ConnectionTable(tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s)
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
-        self.now_ms = sockets.monotonic_ns() // 1_000_000
+        self.now_ms = monotonic_ns() // 1_000_000
         self.input = <uint8_t *> malloc(INPUT_SIZE)
         if self.input == NULL:
             raise MemoryError()
@@ -127,7 +128,7 @@ cdef class Lane:
         cdef int i, found = sockets.epoll_wait(
             self.epoll, events, EVENTS_MAX, self.sleep_ms(self.sink.turn_ended(self))
         )
-        self.now_ms = sockets.monotonic_ns() // 1_000_000
+        self.now_ms = monotonic_ns() // 1_000_000
         for i in range(found):
             id = sockets.event_id(&events[i])
             if id == MAILBOX:
@@ -153,7 +154,7 @@ cdef class Lane:
             self.close(connection, 0)  # a peer that closes while reading is paused
 
     cdef int sleep_ms(self, int wanted) noexcept nogil:
-        cdef int64_t now_ns = sockets.monotonic_ns() if self.poll_ns else 0
+        cdef int64_t now_ns = monotonic_ns() if self.poll_ns else 0
         if self.polls:
             self.polls, self.poll_until_ns = False, now_ns + self.poll_ns
         return 0 if now_ns < self.poll_until_ns else min(wanted, <int> CHECK_MS)

@@ -1,13 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes)
-    int pthread_mutex_lock(pthread_mutex_t *mutex)
-    int pthread_mutex_unlock(pthread_mutex_t *mutex)
-    int pthread_mutex_destroy(pthread_mutex_t *mutex)
-
+from congreve.base.pthread cimport pthread_mutex_t
 
 # Returns an eventfd that the caller closes. Raises OSError.
 cdef int new_eventfd() except -1

@@ -6,8 +6,14 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from congreve.base.byte_buffer cimport double_ring
+from congreve.base.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from congreve.remoting.lanes cimport sockets
-from congreve.remoting.lanes.byte_buffer cimport double_ring
 
 import os
 

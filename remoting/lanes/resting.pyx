@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-from congreve.remoting.lanes.byte_buffer cimport double_ring
+from congreve.base.byte_buffer cimport double_ring
 
 cdef int64_t FIRST_CAPACITY = 64
 cdef int SLEEP_MS = 250

@@ -1,4 +1,4 @@
-# Sockets, epoll and the clock, as a lane's thread uses them.
+# Sockets and epoll, as a lane's thread uses them.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -96,14 +96,3 @@ cdef extern from "<sys/eventfd.h>" nogil:
 
 cdef extern from "<unistd.h>" nogil:
     int close_fd "close"(int fd)
-
-cdef extern from "<time.h>" nogil:
-    """
-    static inline int64_t congreve_monotonic_ns(void)
-    {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return now.tv_sec * (int64_t) 1000000000 + now.tv_nsec;
-    }
-    """
-    int64_t monotonic_ns "congreve_monotonic_ns"()

@@ -16,6 +16,7 @@ from collections.abc import Generator
 
 import msgspec
 
+from congreve.base.steps import at_once
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
@@ -25,7 +26,6 @@ from congreve.remoting.messages.bodies import (
     TopicConfigSerializeWrapper,
 )
 from congreve.remoting.wire.frame import FRAME_MAX
-from congreve.steps import at_once
 
 FIRST_VERSION_WITH_FILTER_SERVERS = 37
 """MQVersion ordinal of V3_0_11; brokers before it send their topics alone."""

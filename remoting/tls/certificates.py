@@ -6,7 +6,7 @@ import os
 import ssl
 import threading
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.tls.errors import TlsError
 from congreve.remoting.tls.openssl import OpenSsl, load_openssl
 from congreve.remoting.tls.sessions import TlsSessions

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from congreve.remoting.lanes.mailbox cimport pthread_mutex_t
+from congreve.base.pthread cimport pthread_mutex_t
 
 cdef extern from "<errno.h>" nogil:
     int *errno_of_thread "__errno_location"()

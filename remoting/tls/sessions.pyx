@@ -7,7 +7,7 @@ cimport cython
 from libc.errno cimport EAGAIN, ECONNRESET, EPROTO, errno
 from libc.stdint cimport uintptr_t
 
-from congreve.remoting.lanes.mailbox cimport (
+from congreve.base.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,

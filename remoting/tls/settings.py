@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from congreve.properties import parse_properties
+from congreve.base.properties import parse_properties
 from congreve.remoting.tls.errors import TlsError
 
 T = TypeVar("T", bound=msgspec.Struct)

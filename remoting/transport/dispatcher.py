@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.peer_log import PeerLog

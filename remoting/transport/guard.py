@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import msgspec
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.lanes.lane import Lane
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.peer_log import PeerLog

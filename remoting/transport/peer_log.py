@@ -2,8 +2,8 @@
 
 import logging
 
-from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
+from congreve.base.errors import CongreveError
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.errors import FrameError
 
 logger = logging.getLogger(__name__)

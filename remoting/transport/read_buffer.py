@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.wire.frame import FRAME_MAX
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from congreve.forks import in_each_child
+from congreve.base.forks import in_each_child
 from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink

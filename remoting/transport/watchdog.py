@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 
 logger = logging.getLogger(__name__)
 

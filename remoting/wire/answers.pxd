@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.remoting.wire.slices cimport Slice
+from congreve.base.slices cimport Slice
 
 # A whole response frame to a send, in the request's serialize type; returns bytes written (below
 # SEND_RESPONSE_MAX + message_id_length + more.length + recall_handle.length). `more` is the

@@ -6,9 +6,9 @@ They name JAVA as their language: it is number 0, and the one name that every cl
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from congreve.base.slices cimport slice_of
 from congreve.remoting.wire.byte_text cimport put, put_decimal, put_i16, put_i32
 from congreve.remoting.wire.frame cimport FRAME_HEAD, put_frame_head
-from congreve.remoting.wire.slices cimport slice_of
 
 from congreve.remoting.messages.command import binary_fields, json_fields
 

@@ -7,6 +7,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
+from congreve.base.slices cimport Scratch, Slice
 from congreve.remoting.wire.byte_text cimport put, put_decimal
 from congreve.remoting.wire.frame cimport (
     FRAME_HEAD,
@@ -20,7 +21,6 @@ from congreve.remoting.wire.frame cimport (
     put_frame_head,
 )
 from congreve.remoting.wire.json_text cimport plain_run
-from congreve.remoting.wire.slices cimport Scratch, Slice
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

@@ -1,7 +1,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t
 
+from congreve.base.slices cimport Slice
 from congreve.remoting.wire.frame cimport Header
-from congreve.remoting.wire.slices cimport Slice
 
 cdef enum:
     SEND_MESSAGE = 10

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, uint8_t
 
+from congreve.base.slices cimport Scratch, Slice
 from congreve.remoting.wire.byte_text cimport put_i32
-from congreve.remoting.wire.slices cimport Scratch, Slice
 
 # One frame, as it lies in a connection's bytes (all big endian):
 #

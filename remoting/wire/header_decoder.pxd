@@ -1,9 +1,9 @@
 from libc.stdint cimport int8_t, int32_t, uint8_t
 
-from congreve.remoting.wire.frame cimport HEADER_FIELDS_MAX, Frame, Header, HeaderStatus
+from congreve.base.slices cimport Scratch, Slice
 from congreve.remoting.wire.fast_headers cimport SEND_FIELDS, SendHeader
+from congreve.remoting.wire.frame cimport HEADER_FIELDS_MAX, Frame, Header, HeaderStatus
 from congreve.remoting.wire.signed_fields cimport SignedFields
-from congreve.remoting.wire.slices cimport Scratch, Slice
 
 cdef enum:
     SHAPE_MAX = 1024            # most bytes of a header that is remembered

@@ -11,13 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy, memset
 
-from congreve.remoting.wire.frame cimport (
-    FRAME_WHOLE,
-    HEADER_OK,
-    Field,
-    decode_header,
-    next_frame,
-)
+from congreve.base.slices cimport COPY_SLACK
 from congreve.remoting.wire.fast_headers cimport (
     SEND_FIELDS,
     PullHeader,
@@ -28,9 +22,15 @@ from congreve.remoting.wire.fast_headers cimport (
     read_send_header,
     send_places,
 )
+from congreve.remoting.wire.frame cimport (
+    FRAME_WHOLE,
+    HEADER_OK,
+    Field,
+    decode_header,
+    next_frame,
+)
 from congreve.remoting.wire.json_text cimport parse_int32, skip_sign, unescape
 from congreve.remoting.wire.signed_fields cimport sort_fields
-from congreve.remoting.wire.slices cimport COPY_SLACK
 
 cdef enum:
     SCRATCH_SIZE = 64 * 1024    # and COPY_SLACK bytes that are read and not used

@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from congreve.remoting.wire.slices cimport Scratch, Slice
+from congreve.base.slices cimport Scratch, Slice
 
 cdef extern from *:
     """

@@ -5,7 +5,7 @@
 
 from libc.string cimport memcmp
 
-from congreve.remoting.wire.slices cimport Slice
+from congreve.base.slices cimport Slice
 
 cdef const char *ACCESS_KEY = b"AccessKey"
 cdef const char *SIGNATURE = b"Signature"

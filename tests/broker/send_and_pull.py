@@ -2,6 +2,7 @@
 
 from unittest.mock import AsyncMock
 
+from congreve.base.clock import ManualClock
 from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
@@ -15,7 +16,6 @@ from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import encode_properties

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from harness.servers import free_port
 
+from congreve.base.errors import CongreveError
 from congreve.broker.broker import Broker
 from congreve.engine.errors import StoreLockedError
-from congreve.errors import CongreveError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,

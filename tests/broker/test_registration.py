@@ -10,13 +10,15 @@ from typing import TypeVar
 import pytest
 from harness.eventually import eventually
 
+from congreve.base.clock import Clock
+from congreve.base.steps import at_once
+from congreve.base.table_limit import TableFullError
 from congreve.broker import registration
 from congreve.broker.broker import Broker
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.metadata import topics as topics_module
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.registration import NameServerRegistration
-from congreve.engine.clock import Clock
 from congreve.namesrv.server import NameServer
 from congreve.remoting.messages.bodies import (
     RegisterBrokerBody,
@@ -35,8 +37,6 @@ from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
-from congreve.steps import at_once
-from congreve.table_limit import TableFullError
 
 T = TypeVar("T")
 

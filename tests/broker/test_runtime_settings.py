@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from harness.name_server_peer import Peer
 
+from congreve.base.settings import Setting, table_of
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.server import NameServer
 from congreve.remoting.transport.client import RemotingClient
-from congreve.settings import Setting, table_of
 
 from .tool import Tool, config_of
 

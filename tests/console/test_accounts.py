@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from harness import servers
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Kind, Need, Perm
 from congreve.broker.accounts.files import AccountFiles
-from congreve.engine.clock import Clock
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient

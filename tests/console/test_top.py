@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from congreve.byte_size import readable_size
+from congreve.base.byte_size import readable_size
 from congreve.console.top import Group, Readings, Topic, Varz, screen
 from congreve.node import serve
 

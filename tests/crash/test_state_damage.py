@@ -21,6 +21,7 @@ from wholebroker.messages import QUEUES, SHARED, MessageRequests
 from wholebroker.reading import read_broker
 from wholebroker.session import Session
 
+from congreve.base.errors import CongreveError
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_file import load_config
@@ -31,7 +32,6 @@ from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.state_file import DISK, StateFile
-from congreve.errors import CongreveError
 from congreve.namesrv.kvconfig import KvConfig
 from congreve.remoting.messages.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.store import MessageStore

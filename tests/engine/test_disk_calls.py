@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.fault.fault import FaultBackend

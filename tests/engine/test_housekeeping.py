@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.housekeeping import Housekeeping
 from congreve.engine.offline.verify import StoreExaminer

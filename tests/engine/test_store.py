@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from congreve.base.errors import CongreveError
 from congreve.client import Message, Producer
 from congreve.client.message import MessageQueue, SendStatus
-from congreve.errors import CongreveError
 
 from .drivers import Driver, Json
 from .eventually import eventually

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import AsyncMock
 
+from congreve.base.clock import ManualClock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.clients import ClientChannel
@@ -15,7 +16,6 @@ from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.transaction.transactions import Transactions
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from congreve import open_store
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.store import MessageStore
 from congreve.lake.table import open_catalog
 from congreve.records.message.message import Record

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import congreve
 from congreve import open_store
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.offline.new_store import NewStore

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from harness.slowness import limit_s
 
+from congreve.base.steps import at_once
+from congreve.base.table_limit import TableFullError
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
 from congreve.namesrv.routes import EXPIRY_S, BrokerIdentity, RouteTable
 from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from congreve.steps import at_once
-from congreve.table_limit import TableFullError
 
 
 class Clock:

@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 from harness.name_server_peer import Answer, Peer
 
+from congreve.base.errors import CongreveError
 from congreve.engine.state.state_file import StateFile
-from congreve.errors import CongreveError
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.server import NameServer
 from congreve.remoting.messages.bodies import (

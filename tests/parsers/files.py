@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.clock import ManualClock
+from congreve.base.errors import CongreveError
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
 from congreve.broker.election.complete_log import CleanStopFile
@@ -25,7 +27,6 @@ from congreve.broker.metadata.offsets import ConsumerOffsetManager, Line
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
-from congreve.engine.clock import ManualClock
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
@@ -37,7 +38,6 @@ from congreve.engine.state.sealed import seal
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
 from congreve.engine.timer.run import PAIR, Run
-from congreve.errors import CongreveError
 from congreve.namesrv.kvconfig import KvConfig
 from congreve.remoting.messages import bodies
 from congreve.remoting.messages.body import Body

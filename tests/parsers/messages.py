@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.replication.login import Challenge, HaLogin
 from congreve.broker.send import batch_body, properties
@@ -16,7 +17,6 @@ from congreve.client.message import MessageQueue
 from congreve.client.producer.compression import CompressionType, compress, decompress
 from congreve.client.pull.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
-from congreve.engine.clock import Clock
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 
 class Parser(NamedTuple):

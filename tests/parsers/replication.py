@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from congreve.base.errors import CongreveError
 from congreve.broker.election.frames import (
     MasterHandshake,
     Report,
@@ -15,7 +16,6 @@ from congreve.broker.election.frames import (
 )
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.epochs import Epoch, Epochs, decode_epochs, encode_epochs
-from congreve.errors import CongreveError
 
 from .messages import RECORDS
 from .parser import Parser, text

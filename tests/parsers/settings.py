@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from congreve.base.errors import CongreveError
+from congreve.base.properties import parse_properties
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.config_file import parse_config
 from congreve.broker.group import subscription
@@ -13,8 +15,6 @@ from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
-from congreve.errors import CongreveError
-from congreve.properties import parse_properties
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.remoting.messages.listeners import parse_addresses
 from congreve.spark.offsets import parse_offsets, parse_timestamps
@@ -46,7 +46,7 @@ def parsers() -> Iterator[Parser]:
             "broker/java_properties.py",
             "broker/config.py",
             "broker/config_file.py",
-            "congreve/settings.py",
+            "base/settings.py",
         ),
         lambda data: parse_config(text(data), "broker.conf"),
         [b"brokerName = b\n# no\nlistenPort: 10911\nx=\\u0041\\\n  y\n"],
@@ -60,7 +60,7 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "name server settings",
-        ("namesrv/config.py", "congreve/properties.py"),
+        ("namesrv/config.py", "base/properties.py"),
         lambda data: parse_properties(text(data)),
         [b"orderMessageEnable=true\n"],
     )

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from congreve.base.clock import ManualClock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.replication.frames import ASK, HEADER, LOGIN, LOGIN_HEAD
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin, Login
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Perm
-from congreve.errors import CongreveError
 from congreve.remoting.messages import bodies, fastjson, headers  # noqa: F401 - all headers
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.command import RemotingCommand

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 import congreve
+from congreve.base.clock import ManualClock
 from congreve.client.admin import AdminClient
 from congreve.client.message import MessageQueue
-from congreve.engine.clock import ManualClock
 from congreve.engine.store import MessageStore
 from congreve.lake.bodies.body_schema import load_schema
 from congreve.lake.bodies.body_table import BodyTable

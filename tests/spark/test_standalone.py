@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from congreve import __version__
+from congreve.base.version import __version__
 
 from .conftest import QUICK_JAVA
 from .stores import write

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from congreve import settings
+from congreve.base import settings
 from congreve.broker.config import BrokerConfig
 from congreve.console.main import COMMANDS
 from congreve.engine.config import StoreConfig

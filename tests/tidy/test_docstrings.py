@@ -20,19 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
-PACKAGES = (
-    "congreve",
-    "congreve.broker",
-    "congreve.client",
-    "congreve.console",
-    "congreve.engine",
-    "congreve.io_backends",
-    "congreve.lake",
-    "congreve.namesrv",
-    "congreve.records",
-    "congreve.remoting",
-    "congreve.spark",
-)
+PACKAGES = tuple(FOLDERS)
 
 OPTIONAL = "congreve.io_backends.uring."
 """Modules that a build without liburing leaves out."""

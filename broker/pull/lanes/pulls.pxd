@@ -1,11 +1,11 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.broker.metrics.put_times cimport PutTimes, Stages
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
-from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
+from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.engine.queue.gather cimport FilePart, Gather
-from congreve.remoting.lanes.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
 from congreve.remoting.wire.fast_headers cimport PullHeader

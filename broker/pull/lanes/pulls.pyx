@@ -8,14 +8,17 @@ cimport cython
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from congreve.base.byte_buffer cimport make_room, release
+from congreve.base.clock cimport monotonic_ns
+from congreve.base.slices cimport Slice
 from congreve.broker.metrics.put_times cimport (
     RPC_PULL,
     RPC_WAITED_PULL,
     Answered,
     clear_answered,
 )
-from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
+from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
 from congreve.broker.pull.validated_pull cimport (
     COMMIT_OFFSET,
     SUSPEND,
@@ -24,8 +27,8 @@ from congreve.broker.pull.validated_pull cimport (
 )
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
-from congreve.engine.queue.queue_files cimport Mapping
 from congreve.engine.format cimport CQ_ENTRY
+from congreve.engine.log.watch cimport watch_queue
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.queue.gather cimport (
     GET_FOUND,
@@ -33,9 +36,7 @@ from congreve.engine.queue.gather cimport (
     FilePart,
     Gather,
 )
-from congreve.engine.log.watch cimport watch_queue
-from congreve.remoting.lanes.byte_buffer cimport make_room, release
-from congreve.remoting.lanes.sockets cimport monotonic_ns
+from congreve.engine.queue.queue_files cimport Mapping
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,
@@ -45,9 +46,8 @@ from congreve.remoting.wire.answers cimport (
 from congreve.remoting.wire.fast_headers cimport read_pull_header
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, next_frame
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
-from congreve.remoting.wire.slices cimport Slice
 
-from congreve.errors import CongreveError
+from congreve.base.errors import CongreveError
 
 cdef enum:
     ROOM = PULL_RESPONSE_MAX + PULL_REMARK_MAX

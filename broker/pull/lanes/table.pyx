@@ -13,15 +13,15 @@ from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from congreve.broker.pull.validated_pull cimport ValidatedPull, put_key
-from congreve.engine.atomic cimport load_acquire
-from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
-from congreve.remoting.lanes.mailbox cimport (
+from congreve.base.atomic cimport load_acquire
+from congreve.base.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from congreve.broker.pull.validated_pull cimport ValidatedPull, put_key
+from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
 cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared

@@ -4,9 +4,9 @@ import secrets
 
 from starlette.responses import Response
 
+from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerError, InvalidSettingError
 from congreve.console.web.pages import Visit
-from congreve.errors import CongreveError
 from congreve.remoting.messages.admin_headers import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,

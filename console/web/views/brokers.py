@@ -7,12 +7,12 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
+from congreve.base.errors import CongreveError
 from congreve.client.errors import InvalidSettingError
 from congreve.console.web import broker_settings
 from congreve.console.web.cluster import BrokerStatus
 from congreve.console.web.formats import path_part
 from congreve.console.web.pages import Visit
-from congreve.errors import CongreveError
 
 VALUE_MAX = 4_096
 PICTURE = Path("congreve", "tuned.png")

@@ -8,6 +8,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin.groups import OffsetTarget, QueueReset
 from congreve.client.errors import BrokerError, InvalidSettingError
 from congreve.console.web.cluster import Cluster
@@ -15,7 +16,6 @@ from congreve.console.web.formats import count, moment, path_part
 from congreve.console.web.pages import Visit, window
 from congreve.console.web.snapshot import GroupRow
 from congreve.console.web.views.messages import default_period, time_ms
-from congreve.errors import CongreveError
 from congreve.remoting.messages.bodies import Connection, SubscriptionData
 from congreve.remoting.messages.codes import ResponseCode
 

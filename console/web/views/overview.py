@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from congreve.base.errors import CongreveError
 from congreve.console.web.live import STREAM_S, event, event_stream, pause
 from congreve.console.web.pages import Visit
 from congreve.console.web.snapshot import Snapshot
 from congreve.console.web.trouble import find_trouble
-from congreve.errors import CongreveError
 
 LIVE_S = 2.0
 SLOW_GROUPS = 8

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
+from congreve.base.errors import CongreveError
 from congreve.console.web.pages import Visit
-from congreve.errors import CongreveError
 
 
 async def tables(visit: Visit) -> Response:

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 from starlette.responses import Response
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin.lookup import Found
 from congreve.client.consumer.subscription import Sql, Subscription, subscribe
 from congreve.console.web.live import STREAM_S, event, event_stream
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import body_contains, shown
 from congreve.console.web.views.messages import QUEUES_MAX
-from congreve.errors import CongreveError
 from congreve.remoting.messages.bodies import MessageQueue
 
 WAITING_MAX = 200

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin.lookup import Part
 from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.console.web.cluster import Cluster, number
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import ShownMessage, shown
-from congreve.errors import CongreveError
 from congreve.records.message.topics import (
     SCHEDULE_TOPIC,
     TRANS_GROUP,

@@ -5,12 +5,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from congreve.base.clock import ManualClock
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Accounts, Perm
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
-from congreve.engine.clock import ManualClock
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from congreve.base.clock import ManualClock
 from congreve.broker.accounts.accounts import Kind, Need, Perm
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.errors import ConfigError
-from congreve.engine.clock import ManualClock
 from congreve.remoting.messages.bodies import DataVersion, PlainAccessConfig
 
 # As in RocketMQ's conf/plain_acl.yml: the secret is a number in YAML.

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.base.clock import ManualClock
 from congreve.broker.accounts import replays
 from congreve.broker.accounts.errors import AccessDeniedError
 from congreve.broker.accounts.replays import NUMBERS_KEPT, ReplayGuard
 from congreve.client import Credentials, Message, Producer, PushConsumer
-from congreve.engine.clock import ManualClock
 from congreve.namesrv.server import NameServer
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ANTI_REPLAY, Numbered, RequestNumbers

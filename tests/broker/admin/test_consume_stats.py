@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
 from congreve.broker.admin.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
@@ -29,7 +30,6 @@ from congreve.remoting.messages.bodies import (
     TopicConfig,
 )
 from congreve.remoting.transport.pieces import Pieces
-from congreve.steps import at_once
 
 HOUR = 3_600_000
 CONFIG = BrokerConfig(broker_name="b")

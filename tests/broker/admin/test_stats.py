@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.admin.stats import (
     GROUP_GET_NUMS,
     SAMPLE_INTERVAL_S,
     TOPIC_PUT_NUMS,
     BrokerStats,
 )
-from congreve.engine.clock import ManualClock
-from congreve.steps import at_once
 
 DAY_MS = 86_400_000
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from congreve.base.errors import CongreveError
 from congreve.broker.delay.levels import DelayOffsets
-from congreve.errors import CongreveError
 from congreve.remoting.messages import fastjson
 
 OFFSETS = DelayOffsets(offset_table={1: 12, 2: 0, 18: 1 << 40}, log_end=4_096).with_checksum()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from harness.small_store import small_store
 
+from congreve.base.clock import ManualClock
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService
-from congreve.engine.clock import ManualClock
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

@@ -7,13 +7,13 @@ from unittest.mock import Mock
 import pytest
 from harness.killed_store import copy_running
 
+from congreve.base.clock import ManualClock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.delay.processor import DelayedMessageProcessor
 from congreve.broker.delay.recalls import KEEP_MS
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.errors import RefusedError
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

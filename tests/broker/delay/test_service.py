@@ -5,8 +5,8 @@ from pathlib import Path
 
 from harness.small_store import small_store
 
+from congreve.base.clock import ManualClock
 from congreve.broker.delay.service import DelayedMessages
-from congreve.engine.clock import ManualClock
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 

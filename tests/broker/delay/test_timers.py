@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from congreve.base.clock import Clock, ManualClock
 from congreve.broker.delay.levels import REPAIR_STEP_S
 from congreve.broker.delay.parking import park
 from congreve.broker.delay.timers import TimerMessageService
-from congreve.engine.clock import Clock, ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

@@ -13,6 +13,7 @@ from harness.eventually import eventually
 from harness.replication.elected import ElectedGroup
 from harness.replication.etcd import Etcd
 
+from congreve.base.errors import CongreveError
 from congreve.broker.election.coordinator import GroupState, Master, Seat
 from congreve.broker.election.fence import NO_LIMIT, Fence
 from congreve.broker.election.frames import Report, SlaveHandshake
@@ -26,7 +27,6 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.state.epochs import Epoch, Epochs
 from congreve.engine.store import MessageStore
-from congreve.errors import CongreveError
 from congreve.records.message.message import Record
 
 MASTER = Master(1, 4, "m:1", "m:2")

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from congreve.base.clock import ManualClock
 from congreve.broker.broker import Broker
-from congreve.engine.clock import ManualClock
 from congreve.records.message import properties as names
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC

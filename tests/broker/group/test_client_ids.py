@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.group.client_ids import IDS_OF_CONNECTION, KEPT_OF_ACCOUNT, ClientIds
 from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
 from congreve.broker.group.locks import RebalanceLockManager
-from congreve.engine.clock import ManualClock
 from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.bodies import (
     ConsumerData,
@@ -21,7 +22,6 @@ from congreve.remoting.messages.headers import SendMessageRequestHeaderV2
 from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
-from congreve.steps import at_once
 
 from ..guarded import FILE, SECRET, guarded
 from ..tool import Tool

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.broker import Broker
 from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
 from congreve.broker.group.locks import LEASE_MS
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.remoting.messages.bodies import ConsumerData, MessageQueue
-from congreve.steps import at_once
 
 from ..tool import local_config
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.config_file import ConfigFile, Entry
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import StateFile
 from congreve.remoting.messages.bodies import TopicConfig

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from harness.slowness import limit_s
 
+from congreve.base.clock import ManualClock
+from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.filters import DEAD_KEPT_MS, ConsumerFilterManager, NotCompiledError
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.queue.reader import GetStatus
 from congreve.engine.store import MessageStore
@@ -17,7 +18,6 @@ from congreve.records.message.message import Record
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import SubscriptionData
 from congreve.remoting.transport.pieces import Pieces
-from congreve.table_limit import TableFullError
 
 STORED = (Path(__file__).parents[2] / "golden/consumerFilter.json").read_text(encoding="utf-8")
 

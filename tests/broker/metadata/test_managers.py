@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
@@ -17,7 +19,6 @@ from congreve.broker.metadata.name_rules import topic_name_fault
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.state_writer import MemoryOnly
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.engine.clock import ManualClock
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
     ConsumerData,
@@ -26,7 +27,6 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-from congreve.steps import at_once
 
 FILES = json.loads((Path(__file__).parents[2] / "golden/state_files.json").read_text())
 MANAGERS = {

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.base.steps import at_once
 from congreve.broker.metadata import table_text
 from congreve.broker.metadata.table_text import TableBody
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import ConsumerOffsetSerializeWrapper
-from congreve.steps import at_once
 
 Table = dict[str, dict[int, int]]
 names = st.text(st.characters(codec="utf-8"), max_size=5)

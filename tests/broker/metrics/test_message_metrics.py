@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import congreve
+from congreve.base.steps import at_once
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metrics.exposition import text_steps
 from congreve.broker.metrics.figures import Figures, TopicFigures
@@ -14,7 +15,6 @@ from congreve.broker.metrics.message_counts import SIZE_BOUNDS, TYPES, TopicCoun
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.client import Message, Producer, PullConsumer, TransactionProducer, TransactionState
-from congreve.steps import at_once
 
 from .scrapes import Series, of, parsed, scrape
 

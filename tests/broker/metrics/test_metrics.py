@@ -86,7 +86,7 @@ async def test_metrics_count_sends_and_commits(tmp_path):
 
 
 async def test_lag_in_time_is_that_of_the_oldest_waiting_message(tmp_path):
-    from congreve.engine.clock import ManualClock
+    from congreve.base.clock import ManualClock
 
     clock = ManualClock(1_700_000_000_000)
     async with running(config(tmp_path), clock=clock) as (tool, broker):

@@ -1,8 +1,8 @@
 """The lag of the tables of lakeTopics in /metrics."""
 
+from congreve.base.clock import ManualClock
 from congreve.broker.metrics.exposition import Family
 from congreve.broker.metrics.table_lag import TableLag
-from congreve.engine.clock import ManualClock
 from congreve.engine.state.exported import ExportedFile, ExportedQueue, ExportedTopic
 
 from ..tool import config_of, running

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 import uvloop
 
+from congreve.base.steps import at_once
 from congreve.broker.pull import long_polling as hold_module
 from congreve.broker.pull import slow_readers
 from congreve.broker.pull.long_polling import LongPolling
@@ -14,7 +15,6 @@ from congreve.broker.pull.validated_pull import PullCounter, ValidatedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.steps import at_once
 
 
 class Watch:

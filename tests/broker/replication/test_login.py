@@ -12,6 +12,7 @@ import pytest
 from harness.eventually import eventually
 from harness.servers import free_port
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
@@ -19,7 +20,6 @@ from congreve.broker.replication.frames import ASK, LOGIN, LOGIN_HEAD, REPORT
 from congreve.broker.replication.login import Challenge, HaLogin, Login, OldLogin
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.client import Credentials, Message, Producer
-from congreve.engine.clock import Clock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.store import MessageStore

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from harness.eventually import eventually
 
+from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.replication.table_copies import (
@@ -16,7 +17,6 @@ from congreve.broker.replication.table_copies import (
     NUMBERS_MAX,
     TableCopies,
 )
-from congreve.engine.clock import Clock
 from congreve.engine.errors import StoreError
 from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,

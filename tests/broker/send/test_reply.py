@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from congreve.base.clock import ManualClock
+from congreve.base.steps import at_once
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reply import ReplyMessageProcessor
-from congreve.engine.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import decode_properties, encode_properties
@@ -20,7 +21,6 @@ from congreve.remoting.errors import RequestTimeoutError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from congreve.remoting.transport.pieces import Pieces
-from congreve.steps import at_once
 
 NOW = 1_700_000_000_000
 TOPIC = "C_REPLY_TOPIC"

@@ -9,12 +9,12 @@ from harness import servers
 from harness.eventually import eventually
 
 import congreve
+from congreve.base.errors import CongreveError
 from congreve.client import AdminClient, Message, Producer, SendResult
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import readers
 from congreve.client.errors import BrokerError, InvalidSettingError
 from congreve.client.producer.outgoing import prepare
-from congreve.errors import CongreveError
 from congreve.records.message.properties import TIMER_DEL_UNIQUE_KEY
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.health import Health
 from congreve.engine.index.index import KeyIndex

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from harness.killed_store import copy_running
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.preparation import SegmentPreparation

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harness.killed_store import copy_running
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.offline.verify import StoreExaminer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.files import StoreFiles
 from congreve.engine.state.lock import StoreLock, is_held

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable

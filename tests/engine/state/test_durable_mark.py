@@ -11,7 +11,7 @@ from harness.small_store import small_store
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health
 from congreve.engine.log.named_record import NamedRecord

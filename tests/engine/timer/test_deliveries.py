@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan

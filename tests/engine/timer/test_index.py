@@ -9,7 +9,7 @@ import numpy
 import pytest
 from harness.slowness import limit_s
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import TimerIndex

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from congreve.engine.clock import ManualClock
+from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from congreve.base.errors import CongreveError
 from congreve.client import (
     ConsumeFrom,
     ConsumerSettings,
@@ -39,7 +40,6 @@ from congreve.client.consumer.rebalance import (
     machine_room_nearby,
     share_of,
 )
-from congreve.errors import CongreveError
 
 KINDS = ("congreve", "java")
 EVENTUALLY_S = 90

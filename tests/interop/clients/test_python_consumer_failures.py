@@ -18,6 +18,7 @@ import pytest
 from harness import servers
 from harness.eventually import eventually
 
+from congreve.base.errors import CongreveError
 from congreve.client import (
     AdminClient,
     ConsumeFrom,
@@ -27,7 +28,6 @@ from congreve.client import (
     PushConsumer,
     ReceivedMessage,
 )
-from congreve.errors import CongreveError
 
 KINDS = ("congreve", "java")
 JOINS = {"congreve": 1000, "java": 100}

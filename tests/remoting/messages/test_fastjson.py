@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.base.steps import at_once
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import TopicConfig, TopicConfigSerializeWrapper, TopicList
 from congreve.remoting.messages.body import MessageQueue
-from congreve.steps import at_once
 
 CONFIG_FILES = json.loads((Path(__file__).parents[2] / "golden/state_files.json").read_text())
 

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from harness.slowness import limit_s
 
-from congreve.limited_log import LimitedLog
+from congreve.base.limited_log import LimitedLog
 from congreve.remoting.lanes.lane import LaneSink
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import ConnectionLimits

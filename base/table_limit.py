@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from congreve.errors import CongreveError
-from congreve.limited_log import LimitedLog
+from congreve.base.errors import CongreveError
+from congreve.base.limited_log import LimitedLog
 
 logger = logging.getLogger(__name__)
 

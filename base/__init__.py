@@ -1,0 +1,1 @@
+"""The ground: what every package may import, and what imports none of them."""
