@@ -17,7 +17,9 @@ enum { CAPACITY = 1 << 20, EVENTS = 64, RECORD_FIXED = 91 };
 typedef struct {
     int fd;
     char *in, *out;
-    size_t in_tail, out_tail;
+    size_t in_tail, out_head, out_tail;
+    size_t skipped; /* bytes still to come of a request that is too large for `in` */
+    bool waits;     /* for room to write; it does not read meanwhile */
 } peer;
 
 typedef struct {
@@ -76,30 +78,32 @@ static size_t answer(const stored *st, const response *request, char *out)
     return 8 + (size_t)header + body;
 }
 
+/* Writes answers while the peer takes them. */
 static void flush(peer *p)
 {
-    size_t head = 0;
-    while (head < p->out_tail) {
-        ssize_t sent = send(p->fd, p->out + head, p->out_tail - head, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
-            break;
-        head += sent > 0 ? (size_t)sent : 0;
+    while (p->out_head < p->out_tail) {
+        ssize_t sent = send(p->fd, p->out + p->out_head, p->out_tail - p->out_head,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            return;
+        p->out_head += (size_t)sent;
     }
-    p->out_tail = 0;
+    p->out_head = p->out_tail = 0;
 }
 
-/* False if the peer has disconnected. */
-static bool serve(const stored *st, peer *p)
+/* Answers the requests that are read while there is room; false if one of them is damaged. */
+static bool answer_all(const stored *st, peer *p)
 {
-    ssize_t got = recv(p->fd, p->in + p->in_tail, CAPACITY - p->in_tail, 0);
-    if (got <= 0)
-        return false;
-    p->in_tail += (size_t)got;
     size_t head = 0;
     while (p->in_tail - head >= 8) {
         size_t size = (size_t)get32(p->in + head) + 4;
-        if (size > CAPACITY)
-            return false;
+        if (size > CAPACITY) {
+            p->skipped = size - (p->in_tail - head);
+            head = p->in_tail;
+            break;
+        }
         if (p->in_tail - head < size)
             break;
         response request;
@@ -108,6 +112,8 @@ static bool serve(const stored *st, peer *p)
             return false;
         if (CAPACITY - p->out_tail < st->size + 1024)
             flush(p);
+        if (CAPACITY - p->out_tail < st->size + 1024)
+            break;
         p->out_tail += answer(st, &request, p->out + p->out_tail);
         head += size;
     }
@@ -115,6 +121,37 @@ static bool serve(const stored *st, peer *p)
     p->in_tail -= head;
     flush(p);
     return true;
+}
+
+/* False if the peer has disconnected or sent what is no request. */
+static bool serve(const stored *st, peer *p)
+{
+    if (p->waits) {
+        flush(p);
+    } else {
+        size_t room = CAPACITY - p->in_tail;
+        if (p->skipped > 0 && p->skipped < room)
+            room = p->skipped;
+        ssize_t got = recv(p->fd, p->in + p->in_tail, room, 0);
+        if (got <= 0)
+            return false;
+        if (p->skipped > 0) {
+            p->skipped -= (size_t)got;
+            return true;
+        }
+        p->in_tail += (size_t)got;
+    }
+    return answer_all(st, p);
+}
+
+static void expect(int epoll, peer *p)
+{
+    bool waits = p->out_tail > 0;
+    if (waits == p->waits)
+        return;
+    p->waits = waits;
+    struct epoll_event event = {.events = waits ? EPOLLOUT : EPOLLIN, .data.ptr = p};
+    epoll_ctl(epoll, EPOLL_CTL_MOD, p->fd, &event);
 }
 
 static void welcome(int epoll, int listener)
@@ -163,6 +200,8 @@ int sink_run(const settings *s)
                 free(p->in);
                 free(p->out);
                 free(p);
+            } else {
+                expect(epoll, p);
             }
         }
     }

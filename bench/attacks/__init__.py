@@ -1,0 +1,1 @@
+"""A neighbour's sends, and the broker's memory, while one client without an account attacks."""
