@@ -2,16 +2,22 @@
 
     class Example(msgspec.Struct, rename="camel"):
         listen_port: Annotated[int, Range(0, 65535)] = 10911
+        "The port for clients."
         trace_on: Annotated[bool, Change.NOW] = True
+        "Whether answers to sends ask clients to trace."
 
-A field without a `Change` changes in its file only, never over the network. Paths and secrets have
+The text below a field is its meaning, which the reference and `congreve settings` show. A field
+without a `Change` changes in its file only, never over the network. Paths and secrets have
 `Show.NEVER`, and no request reads them.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple, get_origin
 
 import msgspec
@@ -55,6 +61,24 @@ class Setting(NamedTuple):
     shown: bool = True
 
 
+class Row(NamedTuple):
+    """What a reader of the reference needs to know of one setting.
+
+    `default` and `text` are Markdown's; links in the text begin at docs/. `default` is empty when
+    the default is the empty text, or is made at the start: then the text names it.
+    """
+
+    owner: str
+    key: str
+    type: str
+    default: str
+    change: Change | None
+    text: str
+
+
+_TYPES = {bool: "true or false", int: "whole number", str: "text"}
+
+
 @cache
 def table_of(struct: type[msgspec.Struct]) -> dict[str, Setting]:
     """The settings of a struct by key, without fields that are structs (tables of their own)."""
@@ -76,6 +100,44 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
         change=next((mark for mark in marks if isinstance(mark, Change)), None),
         shown=Show.NEVER not in marks,
     )
+
+
+def rows(struct: type[msgspec.Struct], owner: str) -> list[Row]:
+    """The settings of a struct, in its order, for `owner`, as the reference calls the struct.
+
+    Reads the struct's source: raises OSError where Python has none.
+    """
+    texts = _field_texts(struct)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
+    return [
+        Row(
+            owner=owner,
+            key=setting.key,
+            type=_TYPES[setting.type] + (f", {bounds.low} to {bounds.high}" if bounds else ""),
+            default=""
+            if defaults[setting.field] in ("", msgspec.NODEFAULT)
+            else f"`{as_text(defaults[setting.field])}`",
+            change=setting.change,
+            text=texts.get(setting.field, ""),
+        )
+        for setting in table_of(struct).values()
+        for bounds in (setting.range,)
+    ]
+
+
+def _field_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The text below each field, without its line breaks."""
+    (definition,) = ast.parse(inspect.getsource(struct)).body
+    assert isinstance(definition, ast.ClassDef)
+    texts = {}
+    for field, below in pairwise(definition.body):
+        match (field, below):
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = " ".join(text.split())
+    return texts
 
 
 def parse(struct: type[msgspec.Struct], texts: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from congreve.base import settings
-from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Setting, Show
+from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Row, Setting, Show
 from congreve.broker.errors import ConfigError
 from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
@@ -64,193 +64,335 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """
 
     namesrv_addr: str = ""
+    """Name servers at which the broker registers, `host:port`, with `;` between them."""
     bind_address: Annotated[str, Show.NEVER] = "0.0.0.0"
+    """Address on which the broker listens."""
     listen_port: Annotated[int, Range(0, 65535)] = 10911
-    # Congreve: further listeners, and their addresses in routes (remoting/messages/listeners.py).
+    """Port for clients; listenPort - 2 serves everything except pulls, as RocketMQ's VIP port. 0
+    takes any free port."""
     listeners: Annotated[str, Show.NEVER] = ""
+    """Further addresses to listen on, `NAME=HOST:PORT` with `,` between them:
+    [Listeners](operations.md#listeners). Congreve only."""
     advertised_listeners: Annotated[str, Show.NEVER] = ""
+    """The address that clients of each further listener connect to, `NAME=HOST:PORT`; without one
+    that of `listeners`. Congreve only."""
     broker_ip1: str = msgspec.field(default_factory=local_address)
+    """Address or host name that the broker registers, and to which clients connect. By default this
+    machine's address."""
     broker_ip2: str = msgspec.field(default_factory=local_address)
+    """Address that registrations name for replication. By default this machine's address."""
     broker_name: str = msgspec.field(default_factory=socket.gethostname)
+    """Name of this broker in routes. By default this machine's host name."""
     broker_cluster_name: str = "DefaultCluster"
+    """Name of its cluster."""
     broker_id: Annotated[int, Range(0, LONG_MAX)] = MASTER_ID
+    """0 is the master."""
     broker_role: str = "ASYNC_MASTER"
+    """ASYNC_MASTER, SYNC_MASTER or SLAVE: [Replication](replication.md)."""
     broker_permission: Annotated[int, Range(0, 7), Change.NOW] = PERM_READ | PERM_WRITE
+    """4 read, 2 write, 6 both."""
     region_id: str = "DefaultRegion"
+    """Region that answers to sends name."""
     trace_on: Annotated[bool, Change.AFTER_RESTART] = True
+    """Whether answers to sends ask clients to trace."""
 
     default_topic_queue_nums: Annotated[int, Range(1, 65535), Change.NOW] = 8
+    """Most queues of a topic that its first message creates."""
     auto_create_topic_enable: Annotated[bool, Change.NOW] = True
+    """Whether a first message creates its topic."""
     auto_create_subscription_group: Annotated[bool, Change.NOW] = True
+    """Whether a first heartbeat or pull creates its group."""
     cluster_topic_enable: bool = True
+    """Whether a topic with the cluster's name exists."""
     broker_topic_enable: bool = True
+    """Whether a topic with the broker's name exists."""
     trace_topic_enable: Annotated[bool, Change.AFTER_RESTART] = False
+    """Whether the trace topic exists from the start."""
     msg_trace_topic_name: str = TRACE_TOPIC
+    """Name of the trace topic."""
 
     start_accept_send_request_time_stamp: Annotated[int, Range(0, LONG_MAX), Change.NOW] = 0
+    """Sends are refused before this time (ms since 1970)."""
     reject_transaction_message: Annotated[bool, Change.NOW] = False
+    """Refuse half messages."""
     transaction_time_out: Annotated[int, Range(0, INT_MAX), Change.NOW] = 6_000
+    """Age in ms from which a half message is checked with its producers."""
     transaction_check_interval: Annotated[int, Range(10, INT_MAX), Change.NOW] = 60_000
+    """Time in ms between two rounds of checks."""
     transaction_check_max: Annotated[int, Range(1, INT_MAX), Change.NOW] = 15
+    """Checks that are sent for one transaction before it is discarded."""
     store_reply_message_enable: Annotated[bool, Change.NOW] = True
+    """Store replies of request-reply as well."""
 
     long_polling_enable: Annotated[bool, Change.NOW] = True
+    """Pulls that find nothing wait for a message."""
     short_polling_time_mills: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000
+    """How long such pulls wait in ms without long polling."""
     enable_property_filter: Annotated[bool, Change.NOW] = False
+    """Allow SQL92 filters."""
     slave_read_enable: Annotated[bool, Change.NOW] = False
+    """Refer consumers that are far behind to the broker that their group names for it."""
     notify_consumer_ids_changed_enable: Annotated[bool, Change.NOW] = True
-    # rocketmq.broker.rebalance.lockMaxLiveTime
+    """Notify the members of a group at once when one joins or leaves."""
     rebalance_lock_max_live_time: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 60_000
+    """How long in ms an orderly consumer's lock on a queue lasts."""
     flush_consumer_offset_interval: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 5_000
+    """Time in ms between two writes of consumerOffset.json."""
 
     force_register: Annotated[bool, Change.NOW] = True
+    """Register at name servers each time, also when nothing has changed."""
     compressed_register: Annotated[bool, Change.NOW] = False
+    """Compress registrations."""
     register_name_server_period: Annotated[int, Range(1, INT_MAX)] = 30_000
+    """Time in ms between two registrations."""
     register_broker_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 6_000
+    """How long in ms a registration may take."""
     server_channel_max_idle_time_seconds: Annotated[
         int, Range(1, INT_MAX), Change.AFTER_RESTART
     ] = 120
-    # Congreve: threads that serve sends and pulls (remoting/lanes); 0: the event loop does it.
+    """A connection without traffic is closed after this time."""
     network_threads: Annotated[int, Range(0, 63)] = msgspec.field(
         default_factory=lambda: lanes_for(os.cpu_count() or 1)
     )
-    # Congreve: see remoting/transport/busy_poll.py; 0 sleeps at once.
+    """Threads that serve sends and pulls beside the event loop; 0 lets the event loop do it. By
+    default a quarter of the cores, 1 to 8. Congreve only."""
     poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
-    # Congreve: log a callback that blocks the event loop for longer; 0: off
-    # (remoting/transport/watchdog.py).
+    """How long in us the event loop looks for more requests before it sleeps; 0 sleeps at once.
+    Congreve only."""
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
-    # Congreve, instead of JVM properties of the same meaning; see broker/tls.py. Passwords of keys
-    # are in the file only.
+    """Log whatever holds the event loop for longer than this; 0 turns the watchdog off. Congreve
+    only."""
     tls_config_file: Annotated[str, Show.NEVER] = DEFAULT_FILE
+    """A tls.properties: certificate, key, mode ([TLS](tls.md)); the default one may be missing.
+    Congreve only, `tls.config.file` in RocketMQ."""
     tls_server_mode: str = ""
+    """`disabled`, `permissive` (with and without TLS) or `enforcing`; empty: as in tls.properties,
+    else permissive. Congreve only."""
     tls_server_cert_path: Annotated[str, Show.NEVER] = ""
+    """PEM file of the certificate, with those between it and its authority; empty: as in
+    tls.properties. Congreve only."""
     tls_server_key_path: Annotated[str, Show.NEVER] = ""
+    """PEM file of the certificate's key; its password is `tls.server.keyPassword` in
+    tls.properties. Congreve only."""
     tls_server_need_client_auth: str = ""
+    """Whether clients must have a certificate: `none`, `optional` or `require`; empty: as in
+    tls.properties. Congreve only."""
     tls_server_trust_cert_path: Annotated[str, Show.NEVER] = ""
+    """PEM file of the authorities that sign the certificates of clients. Congreve only."""
     tls_handshake_timeout_mills: Annotated[int, Range(1, 600_000)] = 10_000
-    # The broker's own connections to name servers are encrypted (tls.enable).
+    """Time in ms after which the broker closes a connection whose handshake is not complete.
+    Congreve only."""
     tls_enable: bool = False
+    """Whether the broker's own connections to name servers are encrypted, by the keys
+    `tls.client.*` of tls.properties. Congreve only, `tls.enable` in RocketMQ."""
     acl_enable: bool = False
-    # Congreve: the folder of plain_acl.yml and of acl/; empty: that of broker.conf.
+    """Check the signature and the permissions of every request: [Accounts](accounts.md)."""
     acl_folder: Annotated[str, Show.NEVER] = ""
-    # Congreve: start although a name server has no accounts (broker/accounts/open_name_servers.py).
+    """Folder of plain_acl.yml and of acl/, whose files have the accounts, and of quotas.yml; empty:
+    that of broker.conf. Congreve only."""
     acl_open_name_servers: bool = False
-    # Congreve: how long after it was signed a request passes, once; 0: any number of times
-    # (broker/accounts/replays.py).
+    """Start with `aclEnable` although a name server has no accounts, as RocketMQ's name servers:
+    [Accounts](accounts.md#the-name-server). Congreve only."""
     acl_replay_window_mills: Annotated[int, Range(0, 3_600_000)] = 0
-    # Congreve: the account whose signature the broker's own requests carry; empty: none.
+    """A signed request passes only once, at most so long in ms after it was signed:
+    [Accounts](accounts.md#copies-of-requests). 0 lets any signed request pass, as RocketMQ does.
+    Congreve only."""
     broker_access_key: Annotated[str, Show.NEVER] = ""
-    # Congreve: clients may use the broker as their name server (it serves GET_ROUTEINFO_BY_TOPIC).
+    """The account that signs the broker's requests to name servers; empty: they are not signed.
+    Congreve only."""
     answer_route_requests: Annotated[bool, Change.AFTER_RESTART] = False
+    """Answer clients that take this broker for their name server, with routes of its own topics.
+    Congreve only."""
 
-    # 0: listenPort + 1, as in RocketMQ, or any free port with listenPort 0; -1: no port.
     ha_listen_port: Annotated[int, Range(-1, 65535)] = 0
+    """Port for slaves; 0 is listenPort + 1, as always in RocketMQ, or any free port with listenPort
+    0; -1 opens none."""
     ha_master_address: str = ""
+    """Where a slave finds its master's HA port, `host:port`; empty: name servers give it."""
     ha_send_heartbeat_interval: Annotated[int, Range(1, INT_MAX)] = 5_000
+    """Time in ms after which both ends of the HA port send a heartbeat."""
     ha_housekeeping_interval: Annotated[int, Range(1, INT_MAX)] = 20_000
+    """Time in ms of silence after which either end closes the connection."""
     ha_transfer_batch_size: Annotated[int, Range(1, FRAME_MAX)] = 256 << 10
-    # SYNC_MASTER: bytes that slaves may be behind, and how long a send waits for one.
+    """Most bytes of the log in one frame; 32768 in RocketMQ."""
     ha_slave_fallbehind_max: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    """SYNC_MASTER: a send does not wait for slaves that are further behind, in bytes."""
     slave_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 3_000
-    # Congreve: addresses that may connect to the HA port: a pattern like those of plain_acl.yml.
+    """SYNC_MASTER: how long in ms a send waits for a slave."""
     ha_allowed_addresses: str = "*"
-    # Congreve: a slave with accounts logs in at the HA port; off for a master that is RocketMQ's.
+    """Addresses that may connect to the HA port, as in plain_acl.yml: `10.1.2.*`, `10.1.2.{3,4}`, a
+    list with commas, `*`. Congreve only."""
     ha_login: bool = True
-    # Congreve: the login of earlier versions, until both brokers of a pair are upgraded.
+    """Whether a slave with `aclEnable` and `brokerAccessKey` logs in at its master's HA port;
+    `false` for a master that is RocketMQ's. Congreve only."""
     ha_old_login: bool = False
-    # Congreve: the HA port has TLS only, with the certificates of broker/tls.py; at both ends.
+    """Whether a slave logs in at its master's HA port as earlier versions do, and a master accepts
+    that: for the time of [an upgrade](replication.md#upgrade-a-pair-with-accounts), because such a
+    login can be captured and sent again. Congreve only."""
     ha_tls_enable: bool = False
-    # Congreve: tls_server_need_client_auth of the HA port; empty: the same.
+    """Whether the HA port is encrypted, at both ends: a master serves TLS only, with the
+    certificate of its other ports, a slave connects by the keys `tls.client.*` of tls.properties
+    ([TLS](tls.md#the-port-for-slaves)). Congreve only."""
     ha_tls_need_client_auth: str = ""
-    # Congreve: what decides the role: this file (classic), or an election (etcd, kubernetes;
-    # broker/election).
+    """Whether slaves must have a certificate: `none`, `optional` or `require`; empty: as
+    `tls.server.need.client.auth`. Congreve only."""
     ha_mode: str = "classic"
+    """Who decides the broker's role: `classic`, this file; `etcd` or `kubernetes`, an
+    [election](election.md). Congreve only."""
     etcd_endpoints: str = ""
+    """haMode=etcd: etcd's addresses, `http://host:2379` or `https://host:2379`, separated by
+    commas. Congreve only."""
     etcd_user: Annotated[str, Show.NEVER] = ""
+    """The account of etcd that the members use; its role needs reads and writes below `/congreve/`.
+    Empty: none. Congreve only."""
     etcd_password: Annotated[str, Show.NEVER] = ""
+    """Its password. Keep it in the file: `--set` shows it to other users of the machine. Congreve
+    only."""
     etcd_trust_cert_path: Annotated[str, Show.NEVER] = ""
+    """A file of PEM with the authorities that etcd's certificate must come from; empty: those of
+    the system. Congreve only."""
     etcd_cert_path: Annotated[str, Show.NEVER] = ""
+    """A file of PEM with the members' certificate for etcd; empty: none. Congreve only."""
     etcd_key_path: Annotated[str, Show.NEVER] = ""
+    """The key of that certificate. Congreve only."""
     kubernetes_api: str = "https://kubernetes.default.svc"
+    """haMode=kubernetes: the address of the API server. Congreve only."""
     kubernetes_namespace: str = ""
+    """The namespace of the group's Lease; empty: that of the service account. Congreve only."""
     kubernetes_service_account: Annotated[str, Show.NEVER] = (
         "/var/run/secrets/kubernetes.io/serviceaccount"
     )
+    """The folder with the files `token`, `ca.crt` and `namespace` of the service account. Congreve
+    only."""
     ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
+    """Election: how long a master may act without an answer of etcd or Kubernetes. Congreve
+    only."""
     min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
+    """Election: how many members must have a message before it is acknowledged; of RocketMQ 5."""
     ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
-    # Congreve: the master of the other machine of a crossed pair (broker/pair.py), host or
-    # host:port, and its name; empty: broker-HOST-PORT with `_` for dots.
+    """Election: time in ms after which a slave that is behind leaves the in-sync set; of RocketMQ
+    5."""
     pair_address: Annotated[str, Show.NEVER] = ""
+    """The master of the other machine of a crossed pair, `host` or `host:port`; this broker then
+    also runs its slave: [Replication](replication.md#crossed-pairs). Congreve only."""
     pair_broker_name: str = ""
+    """brokerName of that master; empty: `broker-HOST-PORT` with `_` for dots, which `congreve run
+    --pair` uses. Congreve only."""
 
-    # Congreve: metrics and health over HTTP (broker/metrics); -1: no port, 0: any free port.
     metrics_port: Annotated[int, Range(-1, 65535)] = -1
+    """Port for /metrics, /healthz, /readyz and /varz; -1 opens none, 0 takes any free port.
+    Congreve only."""
     metrics_address: Annotated[str, Show.NEVER] = "127.0.0.1"
+    """Address on which that port listens. Every client that reaches it reads the names of topics,
+    groups and clients. Congreve only."""
     metrics_max_series: Annotated[int, Range(1_000, 10_000_000), Change.NOW] = 200_000
-    # Congreve: log requests that take longer (broker/slow_requests.py); 0: none.
+    """Most series of one answer; further topics and groups are added up in rows named `other`.
+    Congreve only."""
     slow_request_millis: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 0
-    # Congreve: see broker/log_levels.py; empty leaves the levels as they are.
+    """Log requests that take longer than this time in ms, and where it went; 0 logs none. Congreve
+    only."""
     log_levels: Annotated[str, Change.NOW] = ""
+    """Levels of log lines: `INFO`, or by logger `congreve.broker=DEBUG;congreve.engine=INFO`; empty
+    leaves them as the command set them. Congreve only."""
 
-    # Congreve: the web console (broker/console_process.py); 0: none.
     console_port: Annotated[int, Range(0, 65535)] = 0
+    """Port of the [web console](console.md), which a process beside the broker serves; 0: none. It
+    needs namesrvAddr. Congreve only."""
     console_address: Annotated[str, Show.NEVER] = "127.0.0.1"
+    """Address that the console listens on. Congreve only."""
     console_hosts: str = ""
+    """Further host names that browsers use for the console, separated by `;`. Congreve only."""
     console_cert_path: Annotated[str, Show.NEVER] = ""
+    """PEM file with the console's certificate, for https. Congreve only."""
     console_key_path: Annotated[str, Show.NEVER] = ""
+    """PEM file with the certificate's key. Congreve only."""
     console_hide_bodies: bool = False
+    """Whether the console shows the sizes of messages' bodies instead of the bodies. Congreve
+    only."""
     console_bodies_for: str = ""
+    """consoleHideBodies=true: access keys that see bodies nevertheless, separated by `;`. Congreve
+    only."""
     console_audit_log: Annotated[str, Show.NEVER] = ""
+    """File to which the console appends what its users change; empty: none. Congreve only."""
 
-    # Congreve: topics as tables (broker/lake_process.py), separated by ";"; empty: none.
     lake_topics: str = ""
+    """Topics that a process beside the broker copies into tables, separated by `;`: [Topics as
+    tables](lake.md). Congreve only."""
     lake_warehouse: Annotated[str, Show.NEVER] = ""
+    """The folder of the tables, or the warehouse of lakeCatalog; lakeTopics needs it. Congreve
+    only."""
     lake_catalog: Annotated[str, Show.NEVER] = ""
+    """URI of a SQL or REST catalog; empty: SQLite in the folder lakeWarehouse. Congreve only."""
     lake_properties: Annotated[str, Show.NEVER] = ""
+    """Properties of pyiceberg, `KEY=VALUE` separated by `;`. Other users of the machine see them:
+    pass secrets in environment variables. Congreve only."""
     lake_partition: str = "day"
-    # TOPIC=FORMAT:FILE for topics whose bodies become columns.
+    """Unit of store time for the partitions of new tables: day or hour. Congreve only."""
     lake_bodies: Annotated[str, Show.NEVER] = ""
+    """Topics whose bodies become columns, `TOPIC=FORMAT:FILE` separated by `;`: format json or
+    avro, and the file of the schema: [Bodies as columns](lake.md#bodies-as-columns). Congreve
+    only."""
     lake_drop_bodies: bool = False
+    """New tables of lakeBodies have no column of whole bodies. lakeRetention needs them. Congreve
+    only."""
     lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
+    """Time in ms in which an acknowledged message should be in its table. The store writes a
+    checkpoint every third of it, if flushConsumeQueueThoroughInterval is longer. Congreve only."""
     lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
-    # Retention deletes segments that tables have, and reads below the log's beginning use the
-    # tables.
+    """Bytes of columns in a commit, before compression: the most that a file has. Congreve only."""
     lake_retention: bool = False
-    # Memory for messages that were read from tables.
+    """Retention keeps what no table has, and pulls and queries below the log's beginning are
+    answered from tables: [Reads beyond retention](lake.md#reads-beyond-retention). Congreve
+    only."""
     lake_read_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 128 << 20
+    """Memory in bytes for messages that were read from tables. Congreve only."""
 
-    # Congreve: limits of the tables that grow with clients' requests.
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
-    # Of each kind: in subscriptionGroup.json, with consumers online, with producers online.
+    """Most topics. Congreve only."""
     max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    """Most groups of each kind: in subscriptionGroup.json, with consumers online, with producers
+    online. Congreve only."""
     max_group_members: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    """Most members of one group. Congreve only."""
     max_group_subscriptions: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
-    # Of all groups together; a client has at most 20,000.
+    """Most topics to which one group subscribes. Congreve only."""
     max_queue_locks: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
-    # Connections in groups, of all groups together: of consumers, of producers.
+    """Most locks of queues for orderly consumers; a client has at most 20,000. Congreve only."""
     max_memberships: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
-    # Memory of the subscriptions of all groups with consumers online.
+    """Most members of all groups together, for consumers and for producers. Congreve only."""
     max_subscription_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 256 << 20
-    # Memory of SQL92 filters. Those of groups without members count, and are dropped first.
+    """Memory for the subscriptions of groups with consumers online. Congreve only."""
     max_filter_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 64 << 20
-    # Queues of all groups together.
+    """Memory for SQL92 filters; those of groups that left are dropped first. Congreve only."""
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
+    """Most queues for which groups together keep offsets. Congreve only."""
 
-    # Congreve: the quota of each name without one of its own (broker/quotas); empty: no limit.
     default_topic_quota: Annotated[str, Change.NOW] = ""
+    """Quota of each topic without its own, as in `sendMessages=1000,sendBytes=1048576`; empty:
+    none: [Quotas](quotas.md). Congreve only."""
     default_group_quota: Annotated[str, Change.NOW] = ""
+    """Quota of each group without its own. Congreve only."""
     default_account_quota: Annotated[str, Change.NOW] = ""
+    """Quota of each account without its own. Congreve only."""
     default_address_quota: Annotated[str, Change.NOW] = ""
+    """Quota of each address of clients without its own. Congreve only."""
 
-    # Congreve, for all connections together: see remoting/transport/guard.py.
-    # 0: as many as the limit of open files allows.
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
+    """Most connections; 0: as many as the limit of open files allows. Congreve only."""
     max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0
+    """Most connections from one address; further ones are closed at once. 0: no limit. Congreve
+    only."""
     max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    """Memory for incomplete requests, of all connections together. Congreve only."""
     first_frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
+    """The first request of a connection must be complete within this time in ms after it was
+    opened, and one second for each 32 KiB: silent connections are closed. Congreve only."""
     frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
+    """A request must be complete within this time in ms, and one second for each 32 KiB. Congreve
+    only."""
     max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 128 << 20
+    """Memory for answers that clients have not read, and for requests at work or behind them, of
+    all connections together. Congreve only."""
 
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
 
@@ -390,6 +532,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 def all_settings() -> dict[str, Setting]:
     """All settings of broker.conf that have an effect, by key."""
     return settings.table_of(StoreConfig) | settings.table_of(BrokerConfig)
+
+
+def setting_rows() -> list[Row]:
+    """All settings of broker.conf with what the reference says of them."""
+    return [*settings.rows(BrokerConfig, "broker"), *settings.rows(StoreConfig, "store")]
 
 
 @lru_cache(maxsize=16)

@@ -59,78 +59,118 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         name="storePathRootDir",
         default_factory=lambda: os.path.join(os.path.expanduser("~"), "store"),
     )
-    # ROOT/commitlog
+    """Folder of the store. By default `~/store`."""
     commit_log_dir: Annotated[str, Show.NEVER] = msgspec.field(
         name="storePathCommitLog", default=""
     )
+    """Folder of the commit log; empty: `commitlog` below the store's folder."""
 
     mapped_file_size_commit_log: Annotated[int, Range(_MIN_SEGMENT, INT_MAX)] = 1 << 30
+    """Bytes of a commit log segment."""
     mapped_file_size_consume_queue: Annotated[int, Range(1, INT_MAX)] = 300_000 * ENTRY_SIZE
-    # Congreve: queues mapped for writing at the same time; 0: derived from vm.max_map_count.
+    """Bytes of a consume queue file, rounded up to a multiple of 20."""
     max_mapped_queues: Annotated[int, Range(0, INT_MAX)] = 0
+    """Queues that are mapped for writing at the same time; 0 chooses by vm.max_map_count. Congreve
+    only."""
     max_hash_slot_num: Annotated[int, Range(1, INT_MAX)] = 5_000_000
+    """Hash slots of an index file."""
     max_index_num: Annotated[int, Range(1, INT_MAX)] = 20_000_000
+    """Entries of an index file."""
     message_index_enable: bool = True
+    """Keep an index of message keys."""
     max_message_size: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 4 << 20
+    """Most bytes of a body, or of a batch."""
     message_delay_level: Annotated[str, Change.AFTER_RESTART] = (
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     )
+    """Delays by level, level 1 first."""
     flush_delay_offset_interval: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 10_000
-    # As in RocketMQ 5, with a longer limit: 3 days are its default.
+    """Time in ms between two writes of delayOffset.json."""
     timer_wheel_enable: Annotated[bool, Change.NOW] = True
+    """Accept messages with a time of their own."""
     timer_max_delay_sec: Annotated[int, Range(0, INT_MAX), Change.NOW] = 40 * 86_400
-    timer_roll_window_slot: Annotated[int, Range(1, INT_MAX)] = 2 * 86_400  # seconds
+    """How far ahead in seconds such a time may be."""
+    timer_roll_window_slot: Annotated[int, Range(1, INT_MAX)] = 2 * 86_400
+    """A timed message that waits longer than this (seconds), or than half of fileReservedTime, is
+    written to the log again."""
 
     io_backend: str = "auto"
-    # The reference's default is ASYNC_FLUSH: a power cut may lose acknowledged messages.
+    """How the log is written: auto, mmap, pool or uring; auto takes what `congreve tune` chose.
+    Congreve only."""
     flush_disk_type: Annotated[str, Change.AFTER_RESTART] = "SYNC_FLUSH"
+    """SYNC_FLUSH answers a send when it is on disk, ASYNC_FLUSH when it is in memory. RocketMQ's
+    default is ASYNC_FLUSH."""
     sync_flush_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 5_000
+    """After this time in ms a SYNC_FLUSH send is answered with FLUSH_DISK_TIMEOUT."""
     flush_interval_commit_log: Annotated[int, Range(1, INT_MAX)] = 500
+    """Time in ms between two flushes with ASYNC_FLUSH."""
     flush_commit_log_timed: Annotated[bool, Change.AFTER_RESTART] = True
+    """false: a flush also begins when messages arrive."""
     flush_commit_log_least_pages: Annotated[int, Range(0, INT_MAX), Change.NOW] = 4
+    """Least number of 4 KiB pages for a flush."""
     flush_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.NOW] = 10_000
+    """After this time in ms fewer pages are flushed, too."""
     flush_interval_consume_queue: Annotated[int, Range(1, INT_MAX)] = 1_000
+    """Time in ms between two looks whether queues are due to be flushed."""
     flush_consume_queue_thorough_interval: Annotated[int, Range(0, INT_MAX)] = 60_000
-    transient_store_pool_enable: bool = False  # the same as ioBackend=pool
-    # Buffers of a segment's size, allocated on demand.
+    """Time in ms between two flushes of all queues, with a checkpoint."""
+    transient_store_pool_enable: bool = False
+    """The same as ioBackend=pool."""
     transient_store_pool_size: Annotated[int, Range(1, INT_MAX)] = 5
-    # Congreve: false lets the system swap buffers where this process may not lock them.
+    """Most buffers of the pool, each as large as a segment."""
     transient_store_pool_locked: bool = True
+    """false allows the pool's buffers to be swapped out. Congreve only."""
     commit_interval_commit_log: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 200
+    """Time in ms between two writes from the pool to the file."""
     commit_commit_log_least_pages: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = 4
+    """Least number of 4 KiB pages for such a write."""
     commit_commit_log_thorough_interval: Annotated[int, Range(0, INT_MAX), Change.AFTER_RESTART] = (
         200
     )
+    """After this time in ms fewer pages are written, too."""
 
     check_crc_on_recover: Annotated[bool, Change.AFTER_RESTART] = msgspec.field(
         name="checkCRCOnRecover", default=True
     )
-    file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72  # hours
-    # Congreve: hours for segments whose messages are all in tables (lakeRetention).
+    """Check the CRC of each body that recovery reads."""
+    file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72
+    """Age in hours at which a segment expires."""
     lake_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72
-    delete_when: Annotated[str, Change.NOW] = "04"  # hours of the local day
+    """Hours after which a segment may be deleted if tables have all of its messages
+    (lakeRetention); fileReservedTime counts if it is shorter. Congreve only."""
+    delete_when: Annotated[str, Change.NOW] = "04"
+    """Hours of the local day at which expired segments are deleted, with `;` between them."""
     clean_resource_interval: Annotated[int, Range(1, INT_MAX)] = 10_000
+    """Time in ms between two looks for expired segments."""
     delete_commit_log_files_interval: Annotated[int, Range(0, INT_MAX)] = 100
-    # Percent; values outside 10 to 95 count as the nearest of these.
+    """Pause in ms between two deletions."""
     disk_max_used_space_ratio: Annotated[int, Range(0, INT_MAX), Change.NOW] = 75
+    """Use of the disk in percent from which segments are deleted at any hour; 10 to 95."""
     clean_file_forcibly_enable: Annotated[bool, Change.NOW] = True
+    """Delete unexpired segments, too, when the disk is nearly full."""
 
     max_transfer_bytes_on_message_in_memory: Annotated[
         int, Range(1, _MAX_TRANSFER), Change.AFTER_RESTART
     ] = 256 << 10
+    """Most bytes in one pull's answer while the messages are in memory."""
     max_transfer_count_on_message_in_memory: Annotated[
         int, Range(1, 65_536), Change.AFTER_RESTART
     ] = 32
+    """Most messages in one pull's answer while they are in memory."""
     max_transfer_bytes_on_message_in_disk: Annotated[
         int, Range(1, _MAX_TRANSFER), Change.AFTER_RESTART
     ] = 64 << 10
+    """The same for messages that are farther behind than accessMessageInMemoryMaxRatio."""
     max_transfer_count_on_message_in_disk: Annotated[
         int, Range(1, 65_536), Change.AFTER_RESTART
     ] = 8
-    # Percent of the machine's memory.
+    """The same for messages that are farther behind than accessMessageInMemoryMaxRatio."""
     access_message_in_memory_max_ratio: Annotated[int, Range(0, 100), Change.AFTER_RESTART] = 40
+    """Percent of the machine's memory: what is farther behind the log's end counts as on disk."""
     max_msgs_num_batch: Annotated[int, Range(1, 10_000), Change.NOW] = 64
+    """Most messages that a query by key finds."""
     default_query_max_num: Annotated[int, Range(1, 10_000), Change.NOW] = 32
+    """Most messages that a query by unique key finds."""
 
     def __post_init__(self) -> None:
         try:

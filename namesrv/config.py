@@ -20,12 +20,17 @@ class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
     """
 
     product_env_name: Annotated[str, Change.NOW] = "center"
+    """Kept and shown for tools; it has no effect."""
     order_message_enable: Annotated[bool, Change.NOW] = False
-    # Congreve: limits of the tables that clients fill. A topic counts once for each broker name.
+    """Put the queues of ordered topics into their routes."""
     max_brokers: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
+    """Most brokers. Congreve only."""
     max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
+    """Most topics; a topic counts once for each broker name that has it. Congreve only."""
     max_kv_settings: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    """Most key-value settings. Congreve only."""
     max_kv_bytes: Annotated[int, Range(1, INT_MAX), Change.NOW] = 16 << 20
+    """Most bytes of key-value settings. Congreve only."""
 
     def changed(self, texts: Mapping[str, str]) -> "NamesrvConfig":
         """A copy with other values by their names on the wire.

@@ -5,32 +5,17 @@ It needs Congreve alone, no MkDocs, so that the tests can run it anywhere.
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 
 import click
-import msgspec
 
-from congreve.base import settings
-from congreve.base.settings import Change, Setting
-from congreve.broker.config import BrokerConfig
+from congreve.base.settings import Change, Row, rows
+from congreve.broker.config import setting_rows
 from congreve.console.main import cli
-from congreve.engine.config import StoreConfig
 from congreve.namesrv.config import NamesrvConfig
 
-MEANINGS = Path(__file__).with_name("settings.toml")
-
-#: Defaults that are made when a broker starts.
-MADE_DEFAULTS = {
-    "brokerIP1": "this machine's address",
-    "brokerIP2": "this machine's address",
-    "brokerName": "this machine's host name",
-    "networkThreads": "a quarter of the cores, 1 to 8",
-    "storePathRootDir": "`~/store`",
-}
-TYPES = {bool: "true or false", int: "whole number", str: "text"}
 CHANGES = {Change.NOW: "yes, at once", Change.AFTER_RESTART: "yes, counts after a restart"}
 
 INTRODUCTION = """\
@@ -65,58 +50,34 @@ API: tuple[tuple[str, str, list[str], list[str]], ...] = (
 )
 
 
-def meanings() -> dict[str, dict[str, str]]:
-    """One sentence for each setting, by table and key."""
-    return tomllib.loads(MEANINGS.read_text())
-
-
 def settings_page() -> str:
     """Every key of broker.conf and of the name server."""
-    texts = meanings()
+    of_brokers = setting_rows()
     return "\n\n".join(
         [
             "---\nhide: [toc]\n---",  # the table needs the room
             "# Settings",
             INTRODUCTION,
             "## Broker",
-            _settings_table(BrokerConfig, texts["broker"]),
+            _settings_table(row for row in of_brokers if row.owner == "broker"),
             "## Store",
-            _settings_table(StoreConfig, texts["store"]),
+            _settings_table(row for row in of_brokers if row.owner == "store"),
             "## Name server",
             "`mqadmin updateNamesrvConfig` changes these; the name server keeps them in "
             "`namesrv.properties` in its data folder.",
-            _settings_table(NamesrvConfig, texts["namesrv"]),
+            _settings_table(rows(NamesrvConfig, "namesrv")),
             "",
         ]
     )
 
 
-def _settings_table(struct: type[msgspec.Struct], texts: dict[str, str]) -> str:
-    defaults = {
-        field.encode_name: field.default
-        for field in msgspec.structs.fields(struct)
-        if field.default is not msgspec.NODEFAULT
-    }
+def _settings_table(shown: Iterable[Row]) -> str:
     lines = ["| key | meaning | type | default | network |", "|---|---|---|---|---|"]
-    for key, setting in settings.table_of(struct).items():
-        cells = (
-            f"`{key}`",
-            texts.get(key, ""),
-            _type(setting),
-            MADE_DEFAULTS.get(key) or _default(defaults[key]),
-            CHANGES[setting.change] if setting.change else "no",
-        )
-        lines.append("| " + " | ".join(cells) + " |")
+    for row in shown:
+        text = re.sub(r"\]\((\w+\.md)", r"](../\1", row.text)
+        network = CHANGES[row.change] if row.change else "no"
+        lines.append(f"| `{row.key}` | {text} | {row.type} | {row.default} | {network} |")
     return "\n".join(lines)
-
-
-def _type(setting: Setting) -> str:
-    name = TYPES[setting.type]
-    return f"{name}, {setting.range.low} to {setting.range.high}" if setting.range else name
-
-
-def _default(value: object) -> str:
-    return f"`{settings.as_text(value)}`" if value != "" else ""
 
 
 def commands_page() -> str:
