@@ -13,9 +13,6 @@ cdef inline Slice slice_of(bytes text) noexcept:
     found.length = <int32_t> len(text)
     return found
 
-cdef enum:
-    COPY_SLACK = 16     # bytes that a copy in steps of 16 may read beyond its end
-
 # Room for unescaped JSON text. decode_header() never writes more than the header's length into it.
 cdef struct Scratch:
     uint8_t *data

@@ -1,7 +1,6 @@
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport uint8_t
 
 from congreve.base.slices cimport Slice
-from congreve.broker.accounts.signed_requests cimport SignedRequests
 from congreve.records.byte_table cimport Key
 from congreve.remoting.signatures.hmac_sha1 cimport HmacKey, Sha1
 from congreve.remoting.wire.fast_headers cimport SendHeader
@@ -59,11 +58,11 @@ cdef class AccountTable:
     cdef inline void end_checks(self) noexcept nogil:
         pthread_rwlock_unlock(&self.lock)
 
-    # Whether a request is a permitted send or pull, if its signature is right: first_wrong() tells,
-    # before end_checks(). False: the gate decides. See signed_requests.pxd.
+    # Whether a request is a permitted send or pull with the right signature. False: the gate
+    # decides.
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed, SignedRequests *unverified,
-                       int32_t place) noexcept nogil
-    cdef int32_t first_wrong(self, SignedRequests *unverified) noexcept nogil
+                       const SignedFields *signed) noexcept nogil
+    cdef bint is_signed(self, const HmacKey *key, const Header *header, Slice body,
+                        const SignedFields *signed) noexcept nogil
     cdef const AccountEntry *account_of(self, const Header *header,
                                         const SignedFields *signed) noexcept nogil

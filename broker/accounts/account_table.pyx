@@ -9,10 +9,10 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t
 from libc.string cimport memcmp, memcpy, memset
 
-from congreve.broker.accounts cimport signed_requests
 from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.records.message.topics cimport DLQ_PREFIX, RETRY_PREFIX
+from congreve.remoting.signatures.hmac_sha1 cimport SIGNATURE_SIZE, Sha1Context
 from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
 from congreve.remoting.wire.frame cimport (
     FRAME_WHOLE,
@@ -198,8 +198,7 @@ cdef class AccountTable:
     # --- without the GIL
 
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
-                       const SignedFields *signed, SignedRequests *unverified,
-                       int32_t place) noexcept nogil:
+                       const SignedFields *signed) noexcept nogil:
         cdef const AccountEntry *account
         if is_send(header.code):
             account = self.account_of(header, signed)
@@ -211,12 +210,29 @@ cdef class AccountTable:
                 return False
         else:
             return False
-        return signed_requests.add_request(
-            self.sha1, unverified, place, &account.secret, header, body, signed
-        )
+        return self.is_signed(&account.secret, header, body, signed)
 
-    cdef int32_t first_wrong(self, SignedRequests *unverified) noexcept nogil:
-        return signed_requests.first_wrong(self.sha1, unverified)
+    cdef bint is_signed(self, const HmacKey *key, const Header *header, Slice body,
+                        const SignedFields *signed) noexcept nogil:
+        """Whether the signature is right (RocketMQ: AclUtils.combineRequestContent, AclSigner)."""
+        cdef Slice signature = header.fields[signed.signature].value
+        cdef uint8_t[SIGNATURE_SIZE] expected
+        cdef Sha1Context context
+        cdef Slice value
+        cdef uint8_t wrong = 0
+        cdef int32_t i
+        if signature.length != SIGNATURE_SIZE:
+            return False
+        self.sha1.begin(key, &context)
+        for i in range(header.count):
+            if signed.places[i] != signed.signature:
+                value = header.fields[signed.places[i]].value
+                self.sha1.put(&context, value.data, value.length)
+        self.sha1.put(&context, body.data, body.length)
+        self.sha1.end(key, &context, expected)
+        for i in range(SIGNATURE_SIZE):  # in a time that does not depend on the bytes
+            wrong |= expected[i] ^ signature.data[i]
+        return wrong == 0
 
     cdef const AccountEntry *account_of(self, const Header *header,
                                         const SignedFields *signed) noexcept nogil:
@@ -236,16 +252,13 @@ cdef class AccountTable:
         cdef Frame whole
         cdef Header header
         cdef SendHeader send
-        cdef SignedRequests unverified
         cdef bint passes
-        unverified.count = 0
         headers.keeps_fields = True
         if next_frame(frame, len(frame), &whole) != FRAME_WHOLE:
             return False
         if headers.decode(&whole, &header, &send) != HEADER_OK:
             return False
         self.begin_checks()
-        passes = self.may_pass(&header, &send, whole.body, headers.signed, &unverified, 0)
-        passes = self.first_wrong(&unverified) < 0 and passes
+        passes = self.may_pass(&header, &send, whole.body, headers.signed)
         self.end_checks()
         return bool(passes)

@@ -2,7 +2,6 @@ from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.clock cimport monotonic_ns
 from congreve.broker.accounts.account_table cimport AccountTable
-from congreve.broker.accounts.signed_requests cimport SignedRequests
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
@@ -27,7 +26,6 @@ cdef class FastPath(FrameSink):
     cdef CommitLog log
     cdef HeaderDecoder headers
     cdef AccountTable accounts          # None without access control
-    cdef SignedRequests unverified      # of the prepared sends and the current frame
     cdef PullPath pulls
     cdef readonly SendPath sends
     """Its sends, and what it has appended."""
@@ -60,7 +58,6 @@ cdef class FastPath(FrameSink):
     cdef void decode_again(self, const uint8_t *data, Py_ssize_t available) noexcept nogil
     cdef Stop prepare_frame(self) noexcept nogil
     cdef bint is_permitted(self) noexcept nogil
-    cdef bint are_signed(self) noexcept nogil
     cdef Stop serve_alone(self) noexcept nogil
     cdef Stop serve_end(self) noexcept nogil
     cdef int resume(self, Stop stop, object connection) except -1

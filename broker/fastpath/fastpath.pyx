@@ -11,7 +11,6 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.accounts.account_table cimport AccountTable
-from congreve.broker.accounts.signed_requests cimport UNVERIFIED_MAX
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.answer_buffer cimport grow_answers, has_room, put_success
 from congreve.broker.fastpath.arrivals cimport note_arrival
@@ -35,7 +34,6 @@ from congreve.broker.fastpath.topic_table cimport TopicTable
 from congreve.broker.metrics.message_counts cimport TopicCounts
 from congreve.broker.metrics.put_times cimport RPC_END, RPC_PULL, Answered, clear_answered
 from congreve.broker.pull.fast cimport PullPath
-from congreve.broker.quotas.quota_table cimport has_quotas
 from congreve.broker.quotas.send_quota cimport REST_MS, SendQuota
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.send.prepared cimport clear_prepared
@@ -264,15 +262,9 @@ cdef class FastPath(FrameSink):
         cdef Stop stop
         if self.accounts is None:
             return self.prepare_piece(data, available)
-        self.unverified.count = 0
         self.accounts.begin_checks()
         stop = self.prepare_piece(data, available)
-        if not self.are_signed():
-            stop = STOP_FULL
         self.accounts.end_checks()
-        if stop == STOP_FULL and not self.sends.prepared.count:
-            self.decode_again(data, available)  # the first signature is wrong
-            return STOP_PYTHON
         return stop
 
     cdef Stop prepare_piece(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
@@ -289,8 +281,6 @@ cdef class FastPath(FrameSink):
             stop = self.prepare_frame()
             if stop != STOP_NEXT_FRAME:
                 return stop
-            if self.unverified.count == UNVERIFIED_MAX and not self.are_signed():
-                return STOP_FULL
             at += self.frame.size
         return STOP_FULL
 
@@ -312,24 +302,9 @@ cdef class FastPath(FrameSink):
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 
     cdef bint is_permitted(self) noexcept nogil:
-        """Whether the current frame is permitted, if its signature is right.
-
-        are_signed() verifies it later. A quota must not be charged before that.
-        """
-        return self.accounts is None or (
-            self.accounts.may_pass(
-                &self.header, &self.send, self.frame.body, self.headers.signed, &self.unverified,
-                self.sends.prepared.count,
-            )
-            and (not has_quotas(self.sends.quota.table) or self.are_signed())
+        return self.accounts is None or self.accounts.may_pass(
+            &self.header, &self.send, self.frame.body, self.headers.signed
         )
-
-    cdef bint are_signed(self) noexcept nogil:
-        """Verify signatures; remove the prepared sends from the first with a wrong one on."""
-        cdef int32_t wrong = self.accounts.first_wrong(&self.unverified)
-        if wrong >= 0:
-            self.sends.prepared.count = wrong
-        return wrong < 0
 
     cdef Stop serve_alone(self) noexcept nogil:
         cdef Stop stop

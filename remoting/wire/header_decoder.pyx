@@ -11,7 +11,6 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy, memset
 
-from congreve.base.slices cimport COPY_SLACK
 from congreve.remoting.wire.fast_headers cimport (
     SEND_FIELDS,
     PullHeader,
@@ -33,7 +32,7 @@ from congreve.remoting.wire.json_text cimport parse_int32, skip_sign, unescape
 from congreve.remoting.wire.signed_fields cimport sort_fields
 
 cdef enum:
-    SCRATCH_SIZE = 64 * 1024    # and COPY_SLACK bytes that are read and not used
+    SCRATCH_SIZE = 64 * 1024
 
 
 cdef extern from *:
@@ -185,7 +184,7 @@ cdef class HeaderDecoder:
 
     def __cinit__(self):
         self.scratch.capacity = SCRATCH_SIZE
-        self.scratch.data = <uint8_t *> PyMem_Calloc(1, SCRATCH_SIZE + COPY_SLACK)
+        self.scratch.data = <uint8_t *> PyMem_Calloc(1, SCRATCH_SIZE)
         self.shapes = <Shape *> PyMem_Calloc(SHAPES, sizeof(Shape))
         if self.scratch.data == NULL or self.shapes == NULL:
             raise MemoryError()

@@ -95,7 +95,6 @@ def _signed() -> Iterator[Parser]:
         seeds.append(request.encode())
     assert all(table.lets_pass(seed, HeaderDecoder()) for seed in seeds)
     modules = (
-        "broker/accounts/signed_requests.pyx",
         "broker/accounts/account_table.pyx",
         "remoting/wire/signed_fields.pyx",
     )

@@ -1,1 +1,0 @@
-# No Python names: compiled code uses signed_requests.pxd.
