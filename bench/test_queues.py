@@ -13,7 +13,7 @@ from congreve.engine.index.index import KeyIndex
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.reader import Reader
+from congreve.engine.read.reader import Reader
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record
 from congreve.records.record import string_hash

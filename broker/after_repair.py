@@ -5,8 +5,8 @@ import inspect
 from collections.abc import Awaitable
 from functools import wraps
 
-from congreve.engine.errors import DamagedEntryError
-from congreve.engine.queue.repair_thread import RepairThread
+from congreve.engine.readable_store import DamagedEntryError
+from congreve.engine.recovery.repair_thread import RepairThread
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler

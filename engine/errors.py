@@ -1,11 +1,6 @@
 """Errors of the store."""
 
-from typing import TYPE_CHECKING
-
 from congreve.base.errors import CongreveError
-
-if TYPE_CHECKING:
-    from congreve.engine.queue.consume_queue import ConsumeQueue
 
 
 class StoreError(CongreveError):
@@ -30,15 +25,3 @@ class UnknownTopicError(StoreFormatError):
 
 class MessageIllegalError(StoreError):
     """A message exceeds a limit of the record format."""
-
-
-class DamagedEntryError(StoreError):
-    """A queue entry does not lead to its record, and the caller did not request a repair."""
-
-    def __init__(self, queue: "ConsumeQueue", offset: int) -> None:
-        super().__init__(
-            f"entry {offset} of queue {queue.queue_id} of {queue.topic} is damaged: try again after"
-            " its repair"
-        )
-        self.queue = queue
-        self.offset = offset

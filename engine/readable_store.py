@@ -3,19 +3,31 @@
 from collections.abc import Callable, Generator
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.errors import DamagedEntryError
+from congreve.engine.errors import StoreError
 from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.index.index import KeyIndex
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.gather import Limits
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.reader import GetResult, Reader
-from congreve.engine.queue.repair import QueueRepair
+from congreve.engine.read.gather import Limits
+from congreve.engine.read.reader import GetResult, Reader
+from congreve.engine.recovery.repair import QueueRepair
 from congreve.engine.results import QueryResult
 from congreve.io_backends.pages import is_in_memory
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.record import decode_record
+
+
+class DamagedEntryError(StoreError):
+    """A queue entry does not lead to its record, and the caller did not request a repair."""
+
+    def __init__(self, queue: ConsumeQueue, offset: int) -> None:
+        super().__init__(
+            f"entry {offset} of queue {queue.queue_id} of {queue.topic} is damaged: try again after"
+            " its repair"
+        )
+        self.queue = queue
+        self.offset = offset
 
 
 class ReadableStore:

@@ -18,10 +18,10 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.flush_policy import FlushTimer
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.repair import LateChecks, QueueRepair
-from congreve.engine.queue.repair_thread import RepairThread
 from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
+from congreve.engine.recovery.repair import LateChecks, QueueRepair
+from congreve.engine.recovery.repair_thread import RepairThread
 from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks

@@ -15,7 +15,7 @@ from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.lake_process import parts_of
 from congreve.broker.pull.archive import ArchiveThread, MessageArchive, OpenArchive
 from congreve.engine.exported_queues import ExportedQueues
-from congreve.engine.queue.reader import GetResult, GetStatus
+from congreve.engine.read.reader import GetResult, GetStatus
 from congreve.engine.state.exported import ExportedFile
 from congreve.engine.store import MessageStore
 from congreve.records.columns.builder import RecordColumns

@@ -1,8 +1,8 @@
-from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
-from congreve.engine.queue.gather cimport Gather
-from congreve.remoting.wire.frame cimport Frame, Header
+from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
+from congreve.engine.read.gather cimport Gather
 from congreve.remoting.wire.fast_headers cimport PullHeader
+from congreve.remoting.wire.frame cimport Frame, Header
 
 
 cdef class PullPath:

@@ -15,7 +15,7 @@ from congreve.broker.pull.suspended_pull cimport (
 from congreve.broker.pull.validated_pull cimport SUSPEND, ValidatedPull
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
-from congreve.engine.queue.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
+from congreve.engine.read.gather cimport GET_COLD, GET_DAMAGED, GET_FOUND, Gather
 from congreve.remoting.wire.fast_headers cimport read_pull_header
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, Frame, Header
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from congreve.base.clock import Clock
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.config import BrokerConfig
-from congreve.engine.queue.reader import GetResult
+from congreve.engine.read.reader import GetResult
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties
 from congreve.records.message.message import Record

@@ -33,8 +33,8 @@ from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.quotas.send_quota import BUSY_REMARK
 from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.gather import TagFilter
-from congreve.engine.queue.reader import GetResult, GetStatus
+from congreve.engine.read.gather import TagFilter
+from congreve.engine.read.reader import GetResult, GetStatus
 from congreve.engine.store import MessageStore
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig

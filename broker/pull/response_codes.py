@@ -1,6 +1,6 @@
 """The response code of a pull (RocketMQ: PullMessageProcessor)."""
 
-from congreve.engine.queue.reader import GetStatus
+from congreve.engine.read.reader import GetStatus
 from congreve.remoting.messages.codes import ResponseCode
 
 _CODES = {

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pull.validated_pull cimport ValidatedPull, ValidatedPulls
-from congreve.engine.queue.gather cimport Gather
+from congreve.engine.read.gather cimport Gather
 from congreve.remoting.wire.frame cimport Frame, Header
 
 

@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy
 
 from congreve.base.clock cimport monotonic_ns
 from congreve.base.slices cimport Slice
-from congreve.engine.queue.gather cimport (
+from congreve.engine.read.gather cimport (
     GET_COLD,
     GET_DAMAGED,
     GET_FOUND,

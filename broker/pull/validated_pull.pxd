@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.queue.gather cimport TagFilter
+from congreve.engine.read.gather cimport TagFilter
 from congreve.records.filter.record_filter cimport RecordFilter
 from congreve.remoting.wire.fast_headers cimport PullHeader
 

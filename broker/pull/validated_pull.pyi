@@ -5,7 +5,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.gather import TagFilter
+from congreve.engine.read.gather import TagFilter
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.remoting.messages.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 

@@ -21,7 +21,7 @@ from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
-from congreve.engine.errors import DamagedEntryError
+from congreve.engine.readable_store import DamagedEntryError
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties

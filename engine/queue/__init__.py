@@ -1,1 +1,1 @@
-"""Consume queues: entries, files, mappings, checksums, repair."""
+"""Consume queues: entries, files, mappings, checksums."""

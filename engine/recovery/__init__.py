@@ -1,1 +1,1 @@
-"""Recovery of the log after a stop or a crash."""
+"""Recovery of the log after a stop or a crash, and repair of queue entries."""

@@ -22,9 +22,9 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.repair import QueueRepair, UncheckedFile
 from congreve.engine.queue.sums import is_sound, parts
 from congreve.engine.recovery import scan
+from congreve.engine.recovery.repair import QueueRepair, UncheckedFile
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueuePromise
 from congreve.io_backends.backend import Segment

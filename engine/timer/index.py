@@ -20,7 +20,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.repair import QueueRepair
+from congreve.engine.recovery.repair import QueueRepair
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.timer.cursor import TimerCursor
 from congreve.engine.timer.deliveries import DeliveryScan

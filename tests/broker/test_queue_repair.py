@@ -10,7 +10,7 @@ import pytest
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.engine.config import StoreConfig
-from congreve.engine.queue.repair import LateChecks, QueueRepair
+from congreve.engine.recovery.repair import LateChecks, QueueRepair
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_HALF_TOPIC
 from congreve.records.record import decode_records

@@ -15,7 +15,7 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.verify import StoreExaminer
-from congreve.engine.queue.reader import GetStatus
+from congreve.engine.read.reader import GetStatus
 from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.backend import Backend

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.queue.reader import GetStatus
+from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore, PutStatus
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.fault.fault import FaultBackend

@@ -5,7 +5,7 @@ from congreve.broker.metrics.put_times cimport PutTimes, Stages
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
 from congreve.broker.quotas.quota_table cimport Charged, QuotaTable
-from congreve.engine.queue.gather cimport FilePart, Gather
+from congreve.engine.read.gather cimport FilePart, Gather
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
 from congreve.remoting.wire.fast_headers cimport PullHeader

@@ -30,13 +30,13 @@ from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
 from congreve.engine.format cimport CQ_ENTRY
 from congreve.engine.log.watch cimport watch_queue
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.queue.gather cimport (
+from congreve.engine.queue.queue_files cimport Mapping
+from congreve.engine.read.gather cimport (
     GET_FOUND,
     GET_NO_MATCHED_MESSAGE,
     FilePart,
     Gather,
 )
-from congreve.engine.queue.queue_files cimport Mapping
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,

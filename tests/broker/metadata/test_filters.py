@@ -11,7 +11,7 @@ from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.filters import DEAD_KEPT_MS, ConsumerFilterManager, NotCompiledError
 from congreve.engine.config import StoreConfig
-from congreve.engine.queue.reader import GetStatus
+from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.message.message import Record

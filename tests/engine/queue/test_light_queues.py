@@ -9,7 +9,7 @@ import pytest
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.reader import GetStatus
+from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 

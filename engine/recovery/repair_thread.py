@@ -3,7 +3,7 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.repair import QueueRepair
+from congreve.engine.recovery.repair import QueueRepair
 
 
 class RepairThread:

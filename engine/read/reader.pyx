@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.engine.queue.gather cimport (
+from congreve.engine.read.gather cimport (
     GET_DAMAGED, GET_FOUND, GET_MESSAGE_WAS_REMOVING, GET_NO_MATCHED_LOGIC_QUEUE,
     GET_NO_MATCHED_MESSAGE, GET_NO_MESSAGE_IN_QUEUE, GET_OFFSET_FOUND_NULL,
     GET_OFFSET_OVERFLOW_BADLY, GET_OFFSET_OVERFLOW_ONE, GET_OFFSET_TOO_SMALL, Gather, Limits,

@@ -5,7 +5,7 @@ from typing import final
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.gather import Limits
+from congreve.engine.read.gather import Limits
 from congreve.records.filter.record_filter import RecordFilter
 
 class GetStatus(enum.IntEnum):

@@ -9,7 +9,7 @@ from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.queue.reader import GetStatus, Reader
+from congreve.engine.read.reader import GetStatus, Reader
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record
 from congreve.records.record import decode_records, string_hash
