@@ -21,7 +21,7 @@ from congreve.base.pthread cimport (
     pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
-from congreve.io_backends.mapped.bus_error cimport bus_errors
+from congreve.io_backends.bus_error cimport bus_errors
 
 import os
 

@@ -12,7 +12,7 @@ from posix.mman cimport (
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
-from congreve.io_backends.mapped.bus_error cimport forget, watch
+from congreve.io_backends.bus_error cimport forget, watch
 
 import os
 
