@@ -27,7 +27,7 @@ from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
-from congreve.lake.bodies.column_types import holds
+from congreve.lake.column_types import holds
 from congreve.lake.commit_files import SORTED_BY, CommitFiles, table_schema
 from congreve.lake.durable import SCHEMA
 from congreve.lake.errors import CommitConflictError, TableError

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from congreve.lake.bodies import avro, json_bodies
-from congreve.lake.bodies.column_types import column_field, optional
+from congreve.lake.column_types import column_field, optional
 from congreve.lake.errors import BodySchemaError
 from congreve.records.columns.arrow import TYPES
 
