@@ -10,6 +10,7 @@ from congreve.remoting.errors import FrameError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.codes import VERSION, CommandFlag, LanguageCode, SerializeType
 from congreve.remoting.wire import codec
+from congreve.remoting.wire.ext_fields import binary_fields
 from congreve.remoting.wire.frame import FRAME_MAX
 
 HEADER_MAX = 256 * 1024
@@ -236,20 +237,6 @@ def _texts(head: _JsonHeader) -> dict[str, str]:
         elif value != b"null":
             fields[key] = value.decode()
     return fields
-
-
-def json_fields(fields: dict[str, str]) -> bytes:
-    """Ext fields in the form of a JSON header, braces included."""
-    return msgspec.json.encode(fields)
-
-
-def binary_fields(fields: dict[str, str]) -> bytes:
-    """Ext fields in the form of a binary header, without the length before them."""
-    out = bytearray()
-    for key, value in fields.items():
-        name, text = key.encode(), value.encode()
-        out += _SHORT.pack(len(name)) + name + _INT.pack(len(text)) + text
-    return bytes(out)
 
 
 def _binary_header(command: RemotingCommand) -> bytes:

@@ -10,7 +10,7 @@ from congreve.base.slices cimport slice_of
 from congreve.remoting.wire.byte_text cimport put, put_decimal, put_i16, put_i32
 from congreve.remoting.wire.frame cimport FRAME_HEAD, put_frame_head
 
-from congreve.remoting.messages.command import binary_fields, json_fields
+from congreve.remoting.wire.ext_fields import binary_fields, json_fields
 
 cdef enum:
     VERSION = 401
