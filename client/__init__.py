@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from congreve.client.admin.client import AdminClient
     from congreve.client.admin.sync import SyncAdminClient
+    from congreve.client.compression import CompressionType
     from congreve.client.consumer.consumer import PullConsumer, SyncPullConsumer
     from congreve.client.consumer.listening import ConsumeResult, ReconsumeLaterError
     from congreve.client.consumer.lite_pull import LitePullConsumer, SyncLitePullConsumer
-    from congreve.client.consumer.process_queue import FlowLimits
     from congreve.client.consumer.push import PushConsumer, SyncPushConsumer
-    from congreve.client.consumer.subscription import Sql
-    from congreve.client.message import (
-        Message,
-        MessageQueue,
-        PullResult,
-        PullStatus,
-        ReceivedMessage,
-        SendResult,
-        SendStatus,
-    )
-    from congreve.client.observability.hooks import (
+    from congreve.client.hooks import (
         ConsumeContext,
         ConsumeHook,
         ConsumeOutcome,
@@ -33,7 +23,13 @@ if TYPE_CHECKING:
         SendContext,
         SendHook,
     )
-    from congreve.client.producer.compression import CompressionType
+    from congreve.client.message import (
+        Message,
+        MessageQueue,
+        PullResult,
+        PullStatus,
+        ReceivedMessage,
+    )
     from congreve.client.producer.producer import Producer, by_key
     from congreve.client.producer.sync_producer import SyncProducer, SyncTransactionProducer
     from congreve.client.producer.transaction import (
@@ -41,7 +37,10 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
     )
+    from congreve.client.pull.process_queue import FlowLimits
+    from congreve.client.results import SendResult, SendStatus
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+    from congreve.client.subscription import Sql
     from congreve.remoting.messages.signature import Credentials
     from congreve.remoting.tls.certificates import tls_context
 
@@ -89,26 +88,28 @@ __all__ = [
 # Modules in this package; those with a leading dot are in the parent package.
 _MODULES = {
     "AdminClient": "admin.client",
-    "CompressionType": "producer.compression",
-    "ConsumeContext": "observability.hooks",
+    "CompressionType": "compression",
+    "ConsumeContext": "hooks",
     "ConsumeFrom": "settings",
-    "ConsumeHook": "observability.hooks",
-    "ConsumeOutcome": "observability.hooks",
+    "ConsumeHook": "hooks",
+    "ConsumeOutcome": "hooks",
     "ConsumeResult": "consumer.listening",
     "ConsumerSettings": "settings",
     "Credentials": ".remoting.messages.signature",
     "tls_context": ".remoting.tls.certificates",
-    "FlowLimits": "consumer.process_queue",
+    "FlowLimits": "pull.process_queue",
     "LitePullConsumer": "consumer.lite_pull",
     "MessageModel": "settings",
     "Producer": "producer.producer",
     "PullConsumer": "consumer.consumer",
     "PushConsumer": "consumer.push",
     "ReconsumeLaterError": "consumer.listening",
-    "ReceiveContext": "observability.hooks",
-    "SendContext": "observability.hooks",
-    "SendHook": "observability.hooks",
-    "Sql": "consumer.subscription",
+    "ReceiveContext": "hooks",
+    "SendContext": "hooks",
+    "SendHook": "hooks",
+    "SendResult": "results",
+    "SendStatus": "results",
+    "Sql": "subscription",
     "SyncAdminClient": "admin.sync",
     "SyncLitePullConsumer": "consumer.lite_pull",
     "SyncProducer": "producer.sync_producer",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from congreve.base.errors import CongreveError
 
 if TYPE_CHECKING:
-    from congreve.client.message import SendResult
+    from congreve.client.results import SendResult
 
 
 class ClientError(CongreveError):

@@ -7,8 +7,8 @@ from types import NoneType
 import msgspec
 
 from congreve.client.checks import check_number, check_seconds, check_type
-from congreve.client.consumer.process_queue import INT64_MAX, FlowLimits
 from congreve.client.errors import InvalidSettingError
+from congreve.client.pull.process_queue import INT64_MAX, FlowLimits
 
 PULL_COUNT_MAX = 65_536
 CONSUME_BATCH_MAX = 1024

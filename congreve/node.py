@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from congreve.client.consumer.listening import Listener
     from congreve.client.consumer.lite_pull import SyncLitePullConsumer
     from congreve.client.consumer.push import PushConsumer, SyncPushConsumer
-    from congreve.client.consumer.subscription import Sql
     from congreve.client.producer.producer import Producer
     from congreve.client.producer.sync_producer import SyncProducer
+    from congreve.client.subscription import Sql
 
     Topics = Mapping[str, str | Sql]
 

@@ -11,8 +11,8 @@ from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
 from congreve.client.checks import check_topic
-from congreve.client.consumer.subscription import SQL92
 from congreve.client.errors import ClientError
+from congreve.client.subscription import SQL92
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC

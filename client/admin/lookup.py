@@ -11,9 +11,9 @@ import msgspec
 from congreve.client.admin.brokers import TOOLS_GROUP
 from congreve.client.admin.client import AdminClient
 from congreve.client.admin.queue_reader import QueueReader
-from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.client.pull.pulling import PullRequest
+from congreve.client.subscription import Subscription
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.message import Record
 from congreve.records.message.properties import TAGS

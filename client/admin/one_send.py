@@ -3,8 +3,8 @@
 import time
 
 from congreve.client.errors import BrokerError
-from congreve.client.message import SendStatus
-from congreve.client.producer.outgoing import Outgoing
+from congreve.client.outgoing import Outgoing
+from congreve.client.results import SendStatus
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.route import DEFAULT_TOPIC_QUEUES
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_PREFIX

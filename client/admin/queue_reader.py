@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterable
 
 from congreve.client.admin.brokers import TOOLS_GROUP, Brokers, in_turns
 from congreve.client.admin.offset_ranges import Range
-from congreve.client.consumer.subscription import ALL, subscribe
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.pull.pulling import PullRequest, read_answer
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
+from congreve.client.subscription import ALL, subscribe
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import (

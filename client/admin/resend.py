@@ -29,8 +29,8 @@ from congreve.client.errors import (
 )
 from congreve.client.ids import month_start
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.outgoing import Outgoing, batch, prepare
-from congreve.client.pull.received import PulledRecords
+from congreve.client.outgoing import Outgoing, batch, prepare
+from congreve.client.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.message import properties as names

@@ -10,7 +10,7 @@ from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.errors import ClientError, ResendConflictError
 from congreve.client.message import Message, MessageQueue
-from congreve.client.producer.outgoing import prepare
+from congreve.client.outgoing import prepare
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, resent_topic
 from congreve.remoting.messages.codes import RequestCode

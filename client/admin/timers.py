@@ -2,7 +2,7 @@
 
 from congreve.client.admin.brokers import Brokers
 from congreve.client.errors import BrokerError, InvalidSettingError
-from congreve.client.message import SendResult
+from congreve.client.results import SendResult
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.errors import RecordError
 from congreve.records.message.recall_handle import RecallHandle

@@ -7,7 +7,7 @@ import msgspec
 from congreve.client.admin.brokers import Brokers
 from congreve.client.message import MessageQueue
 from congreve.client.observability.trace import FIELD_SEPARATOR, RECORD_SEPARATOR
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
 from congreve.records.message.topics import TRACE_TOPIC
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import QueryMessageRequestHeader

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from congreve.base.errors import CongreveError
+from congreve.client.consumer.consume_stats import ConsumeStats
 from congreve.client.consumer.listening import Failure, Listening
-from congreve.client.consumer.process_queue import ProcessQueue
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.observability.consume_stats import ConsumeStats
-from congreve.client.observability.logs import Log
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 
 log = Log(__name__)

@@ -12,13 +12,13 @@ from congreve.client.checks import (
     check_topic,
     check_type,
 )
-from congreve.client.consumer.process_queue import INT64_MAX
-from congreve.client.consumer.subscription import ALL, Sql, subscribe
 from congreve.client.errors import BrokerError
+from congreve.client.hooks import ConsumeHook, ReceiveContext
 from congreve.client.message import MessageQueue, PullResult, ReceivedMessage
 from congreve.client.namespace import unwrap, unwrap_queue, wrap, wrap_queue
-from congreve.client.observability.hooks import ConsumeHook, ReceiveContext
+from congreve.client.pull.process_queue import INT64_MAX
 from congreve.client.pull.pulling import Pulled, PullRequest, read_answer
+from congreve.client.subscription import ALL, Sql, subscribe
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.loop_thread import SyncClient, blocking
 from congreve.client.transport.route import MASTER_ID

@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 
 from congreve.client.errors import ClientError
+from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.observability.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
-from congreve.client.observability.logs import Log
 from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
 
 log = Log(__name__)

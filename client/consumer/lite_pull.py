@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from congreve.client.consumer.member import GroupMember
-from congreve.client.consumer.process_queue import ProcessQueue
-from congreve.client.consumer.subscription import Sql, subscribe
 from congreve.client.errors import ClientStateError, InvalidSettingError
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.namespace import wrap_queue
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
+from congreve.client.subscription import Sql, subscribe
 from congreve.client.transport.loop_thread import SyncClient, blocking, in_loop
 
 POLL_COUNT = 10

@@ -10,26 +10,26 @@ from typing import Any
 
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
+from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
 from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.rebalance import Strategy, averagely, share_of
-from congreve.client.consumer.subscription import SQL92, Sql, Subscription, subscribe
+from congreve.client.consumer.running_info import RunningInfo
 from congreve.client.errors import (
     BrokerError,
     InvalidSubscriptionError,
     RebalanceError,
     RouteNotFoundError,
 )
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue, PullStatus, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap
-from congreve.client.observability.consume_stats import ConsumerMetrics, ConsumeStats
-from congreve.client.observability.logs import Log
-from congreve.client.observability.running_info import RunningInfo
+from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
+from congreve.client.subscription import SQL92, Sql, Subscription, subscribe
 from congreve.client.transport.route import MASTER_ID, TopicRoute
 from congreve.client.user_code import USER_ERRORS
 from congreve.records.message.topics import RETRY_PREFIX

@@ -12,8 +12,8 @@ import msgspec
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
 from congreve.client.errors import InvalidSettingError, OffsetFileError
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
-from congreve.client.observability.logs import Log
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages.body import Body
 

@@ -5,14 +5,14 @@ import asyncio
 import time
 
 from congreve.base.errors import CongreveError
+from congreve.client.consumer.consume_stats import ConsumeStats
 from congreve.client.consumer.listening import Listening
-from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.send_back import SendBack
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.observability.consume_stats import ConsumeStats
-from congreve.client.observability.logs import Log
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 
 log = Log(__name__)

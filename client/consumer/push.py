@@ -10,15 +10,15 @@ from congreve.client.consumer.concurrent import ConcurrentConsumption
 from congreve.client.consumer.listening import BatchListener, Listener, Listening, hooked
 from congreve.client.consumer.member import GroupMember
 from congreve.client.consumer.orderly import OrderlyConsumption
-from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.consumer.send_back import SendBack
-from congreve.client.consumer.subscription import Sql
 from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
+from congreve.client.hooks import ConsumeContext, ConsumeOutcome
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import unwrap
-from congreve.client.observability.hooks import ConsumeContext, ConsumeOutcome
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, MessageModel
+from congreve.client.subscription import Sql
 from congreve.client.transport.loop_thread import SyncClient
 
 if TYPE_CHECKING:

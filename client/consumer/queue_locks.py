@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from congreve.base.errors import CongreveError
 from congreve.client.consumer.consumer import PullConsumer
-from congreve.client.consumer.process_queue import ProcessQueue
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
-from congreve.client.observability.logs import Log
+from congreve.client.pull.process_queue import ProcessQueue
 from congreve.remoting.messages.bodies import LockBatchRequestBody, LockBatchResponseBody
 from congreve.remoting.messages.codes import RequestCode
 

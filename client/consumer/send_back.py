@@ -5,9 +5,9 @@ import random
 
 from congreve.base.errors import CongreveError
 from congreve.client.consumer.consumer import PullConsumer
+from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import wrap, wrap_queue
-from congreve.client.observability.logs import Log
 from congreve.client.transport.route import DEFAULT_TOPIC_QUEUES
 from congreve.records.message.properties import (
     DELAY,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, Counter, Histogram
 
-from congreve.client.observability.hooks import SendContext, SendHook
+from congreve.client.hooks import SendContext, SendHook
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

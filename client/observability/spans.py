@@ -10,8 +10,7 @@ from opentelemetry.context import attach, detach
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
 from congreve.base.version import __version__
-from congreve.client.message import Message, ReceivedMessage
-from congreve.client.observability.hooks import (
+from congreve.client.hooks import (
     ConsumeContext,
     ConsumeHook,
     ConsumeOutcome,
@@ -19,6 +18,7 @@ from congreve.client.observability.hooks import (
     SendContext,
     SendHook,
 )
+from congreve.client.message import Message, ReceivedMessage
 from congreve.client.observability.telemetry import message_context
 from congreve.records.message.properties import SHARDING_KEY
 

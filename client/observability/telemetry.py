@@ -5,8 +5,8 @@ import msgspec
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, detach
 
+from congreve.client.hooks import ConsumeContext, ConsumeHook, SendHook
 from congreve.client.message import Message, ReceivedMessage
-from congreve.client.observability.hooks import ConsumeContext, ConsumeHook, SendHook
 
 
 class OpenTelemetryHook(SendHook):

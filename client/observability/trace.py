@@ -8,8 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from congreve.base.errors import CongreveError
-from congreve.client.message import Message, ReceivedMessage
-from congreve.client.observability.hooks import (
+from congreve.client.hooks import (
     ConsumeContext,
     ConsumeHook,
     ConsumeOutcome,
@@ -17,7 +16,8 @@ from congreve.client.observability.hooks import (
     SendContext,
     SendHook,
 )
-from congreve.client.observability.logs import Log
+from congreve.client.logs import Log
+from congreve.client.message import Message, ReceivedMessage
 from congreve.client.producer.producer import Producer
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH

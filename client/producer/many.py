@@ -10,11 +10,12 @@ import msgspec
 
 from congreve.base.errors import CongreveError
 from congreve.client.errors import InvalidMessageError, SendManyError
+from congreve.client.hooks import SendHook
 from congreve.client.ids import UniqueIds
-from congreve.client.message import Message, SendResult
-from congreve.client.observability.hooks import SendHook
+from congreve.client.message import Message
+from congreve.client.outgoing import Outgoing, batch, encoded_properties, prepare_batches
 from congreve.client.producer.columns import pieces
-from congreve.client.producer.outgoing import Outgoing, batch, encoded_properties, prepare_batches
+from congreve.client.results import SendResult
 from congreve.records.batches.batch import BatchEncoder
 from congreve.records.errors import RecordError
 

@@ -17,16 +17,17 @@ from congreve.client.checks import (
     check_type,
     checked_batch,
 )
+from congreve.client.compression import CompressionType, check_available
 from congreve.client.errors import ClientStateError
+from congreve.client.hooks import SendHook
 from congreve.client.ids import UniqueIds
-from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
-from congreve.client.observability.hooks import SendHook
-from congreve.client.producer.compression import CompressionType, check_available
+from congreve.client.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.producer.many import BATCH_BYTES, IN_FLIGHT, outgoings_of, send_all
-from congreve.client.producer.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.producer.request_reply import Requests, reply_message, reply_properties
 from congreve.client.producer.sending import Selector, Sender
+from congreve.client.results import SendResult
 from congreve.client.transport.faults import LatencyFaults
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.properties import INSTANCE_ID

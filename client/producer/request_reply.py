@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from congreve.client.compression import decompress
 from congreve.client.errors import ClientError, InvalidMessageError, RequestReplyTimeoutError
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.compression import decompress
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Host
 from congreve.records.message.properties import (

@@ -16,10 +16,11 @@ from congreve.client.errors import (
     RouteNotFoundError,
     SendTimeoutError,
 )
-from congreve.client.message import MessageQueue, SendResult, SendStatus
-from congreve.client.observability.hooks import SendContext, SendHook
-from congreve.client.observability.logs import Log
-from congreve.client.producer.outgoing import Outgoing
+from congreve.client.hooks import SendContext, SendHook
+from congreve.client.logs import Log
+from congreve.client.message import MessageQueue
+from congreve.client.outgoing import Outgoing
+from congreve.client.results import SendResult, SendStatus
 from congreve.client.transport.faults import LatencyFaults
 from congreve.client.transport.route import (
     DEFAULT_TOPIC_QUEUES,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
+from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import Producer
 from congreve.client.producer.sending import Selector
 from congreve.client.producer.transaction import (
@@ -13,6 +13,7 @@ from congreve.client.producer.transaction import (
     TransactionResult,
     TransactionState,
 )
+from congreve.client.results import SendResult
 from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
 
 SyncExecute = Callable[[Message, SendResult], TransactionState]

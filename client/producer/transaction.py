@@ -14,17 +14,12 @@ import msgspec
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_message
 from congreve.client.errors import BrokerError, ClientError, TransactionEndError
-from congreve.client.message import (
-    Message,
-    MessageQueue,
-    ReceivedMessage,
-    SendResult,
-    SendStatus,
-)
-from congreve.client.observability.hooks import EndContext
-from congreve.client.observability.logs import Log
+from congreve.client.hooks import EndContext
+from congreve.client.logs import Log
+from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import Producer
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
+from congreve.client.results import SendResult, SendStatus
 from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from congreve.client.consumer.process_queue import ProcessQueue
-from congreve.client.consumer.subscription import Subscription
 from congreve.client.message import MessageQueue
 from congreve.client.namespace import unwrap
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
+from congreve.client.subscription import Subscription
 from congreve.records.columns.arrow import TYPES, repeated, schema, to_batch
 from congreve.records.columns.builder import RecordColumns
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
 from congreve.client.message import MessageQueue, PullStatus
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
+from congreve.client.subscription import Subscription
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageResponseHeader

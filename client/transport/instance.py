@@ -12,7 +12,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.checks import check_seconds, check_topic, check_type
 from congreve.client.errors import BrokerError, ClientStateError
 from congreve.client.ids import client_id
-from congreve.client.observability.logs import Log
+from congreve.client.logs import Log
 from congreve.client.transport.route import REFRESH_S, STALE_S, NameServers, RouteCache
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData

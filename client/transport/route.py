@@ -14,7 +14,7 @@ from congreve.client.errors import (
     NoNameServerError,
     RouteNotFoundError,
 )
-from congreve.client.observability.logs import Log
+from congreve.client.logs import Log
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.errors import (
     BodyError,

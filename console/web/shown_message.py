@@ -3,8 +3,8 @@
 import msgspec
 
 from congreve.client.admin.lookup import Found
+from congreve.client.compression import decompress
 from congreve.client.errors import ClientError
-from congreve.client.producer.compression import decompress
 from congreve.console.web.formats import body_hex, body_json, body_text, preview
 from congreve.records.message.properties import KEYS, TAGS, UNIQ_KEY
 from congreve.records.record import offset_message_id

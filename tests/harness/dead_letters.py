@@ -5,7 +5,7 @@ from __future__ import annotations
 from congreve.client import AdminClient, Message
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import readers
-from congreve.client.producer.outgoing import prepare_batches
+from congreve.client.outgoing import prepare_batches
 from congreve.records.message.properties import KEYS, RETRY_TOPIC
 from congreve.records.message.topics import dlq_topic, retry_topic
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from congreve.base.errors import CongreveError
 from congreve.client import Message, Producer
-from congreve.client.message import MessageQueue, SendStatus
+from congreve.client.message import MessageQueue
+from congreve.client.results import SendStatus
 
 from .drivers import Driver, Json
 from .eventually import eventually

@@ -13,9 +13,9 @@ from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.replication.login import Challenge, HaLogin
 from congreve.broker.send import batch_body, properties
 from congreve.broker.send.reserved_properties import ReservedProperties
+from congreve.client.compression import CompressionType, compress, decompress
 from congreve.client.message import MessageQueue
-from congreve.client.producer.compression import CompressionType, compress, decompress
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.columns.builder import KINDS, RecordColumns
@@ -149,7 +149,7 @@ def _pulls() -> Iterator[Parser]:
         ]
 
     yield Parser(
-        "a pull's body", ("client/pull/received.pyx", "client/pull/pulling.py"), pulled, RECORDS
+        "a pull's body", ("client/received.pyx", "client/pull/pulling.py"), pulled, RECORDS
     )
 
 
@@ -187,7 +187,7 @@ def _compressed() -> Iterator[Parser]:
     for kind_of in CompressionType:
         yield Parser(
             f"compressed body, {kind_of.name}",
-            ("client/producer/compression.py", "records/inflate.py"),
+            ("client/compression.py", "records/inflate.py"),
             partial(decompress, sys_flag=kind_of.sys_flag),
             [compress(b"compress me " * 20, kind_of)],
             inflates=INFLATED_MAX,

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin.lookup import FOREVER_MS, Found, Part, SearchLimits
-from congreve.client.consumer.subscription import Sql, Subscription, subscribe
 from congreve.client.errors import InvalidSettingError
+from congreve.client.subscription import Sql, Subscription, subscribe
 from congreve.console.web.formats import path_part
 from congreve.console.web.pages import Visit, url
 from congreve.console.web.shown_message import ShownMessage, body_contains, shown

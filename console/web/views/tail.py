@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin.lookup import Found
-from congreve.client.consumer.subscription import Sql, Subscription, subscribe
+from congreve.client.subscription import Sql, Subscription, subscribe
 from congreve.console.web.live import STREAM_S, event, event_stream
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import body_contains, shown

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin.lookup import Part
-from congreve.client.consumer.subscription import Subscription
 from congreve.client.errors import BrokerError
+from congreve.client.subscription import Subscription
 from congreve.console.web.cluster import Cluster, number
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import ShownMessage, shown

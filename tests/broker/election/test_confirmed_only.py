@@ -23,8 +23,9 @@ from congreve.broker.election.slave_link import AutoSwitchConnection
 from congreve.client import ConsumeFrom, Message, Producer, PushConsumer
 from congreve.client.admin import AdminClient
 from congreve.client.admin.lookup import MessageLookup
-from congreve.client.consumer.subscription import subscribe
-from congreve.client.message import ReceivedMessage, SendStatus
+from congreve.client.message import ReceivedMessage
+from congreve.client.results import SendStatus
+from congreve.client.subscription import subscribe
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.records.message.message import Record
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC

@@ -22,7 +22,7 @@ from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.admin import AdminClient
 from congreve.client.errors import ClientError
-from congreve.client.message import SendStatus
+from congreve.client.results import SendStatus
 from congreve.console.replication.election import election
 from congreve.records.message.message import Record
 from congreve.remoting.errors import RemotingError

@@ -11,7 +11,7 @@ from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.former_readers import FormerReaders
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.client.consumer.push import PushConsumer
-from congreve.client.pull.received import ReceivedMessage
+from congreve.client.received import ReceivedMessage
 from congreve.client.settings import ConsumeFrom
 from congreve.remoting.messages.command import RemotingCommand
 

@@ -17,7 +17,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
-from congreve.client.message import SendStatus
+from congreve.client.results import SendStatus
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.namesrv.server import NameServer

@@ -14,7 +14,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.replication.frames import REPORT
 from congreve.client import Message, Producer
 from congreve.client.errors import ClientError
-from congreve.client.message import SendStatus
+from congreve.client.results import SendStatus
 from congreve.records.message.message import Record
 
 SYNC = {"brokerRole": "SYNC_MASTER"}

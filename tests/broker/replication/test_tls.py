@@ -17,7 +17,7 @@ from harness.replication.pairs import Pair, broker_config, running_pair
 from congreve.broker.broker import Broker
 from congreve.broker.replication.frames import REPORT
 from congreve.client import Message, Producer
-from congreve.client.message import SendStatus
+from congreve.client.results import SendStatus
 from congreve.namesrv.server import NameServer
 from congreve.remoting.tls.certificates import client_context
 from congreve.remoting.tls.errors import TlsError

@@ -11,7 +11,7 @@ from congreve.client.admin.dead_letters import REJECTED, LetterPosition
 from congreve.client.admin.one_send import send
 from congreve.client.admin.resent import ResentJournal
 from congreve.client.errors import InvalidSettingError, ResendConflictError, RouteNotFoundError
-from congreve.client.producer.outgoing import prepare
+from congreve.client.outgoing import prepare
 from congreve.records.message.topics import dlq_topic, retry_topic
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode

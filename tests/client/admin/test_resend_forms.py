@@ -18,8 +18,8 @@ from congreve.client.admin.resend import (
     resend_ids,
 )
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.outgoing import prepare
-from congreve.client.pull.received import PulledRecords
+from congreve.client.outgoing import prepare
+from congreve.client.received import PulledRecords
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag

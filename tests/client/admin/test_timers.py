@@ -14,7 +14,7 @@ from congreve.client import AdminClient, Message, Producer, SendResult
 from congreve.client.admin.one_send import send
 from congreve.client.admin.queue_reader import readers
 from congreve.client.errors import BrokerError, InvalidSettingError
-from congreve.client.producer.outgoing import prepare
+from congreve.client.outgoing import prepare
 from congreve.records.message.properties import TIMER_DEL_UNIQUE_KEY
 
 HOUR_MS = 3_600_000

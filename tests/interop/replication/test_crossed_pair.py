@@ -12,7 +12,7 @@ from harness.drivers import Driver, Json, body, message
 from harness.replication.replicas import await_equal_stores
 
 from congreve.client import Message, Producer
-from congreve.client.message import SendStatus
+from congreve.client.results import SendStatus
 
 SETTINGS = (
     "mappedFileSizeCommitLog=1048576",

@@ -1,18 +1,20 @@
 from collections.abc import Iterable
-from typing import final
+from typing import Protocol, final
 
-from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.records.message.message import Host
 from congreve.remoting.messages.bodies import MessageQueue
 
 __all__ = ["PulledRecords", "ReceivedMessage"]
+
+class _Owner(Protocol):
+    def done(self, message: ReceivedMessage) -> None: ...
 
 @final
 class PulledRecords:
     def __init__(
         self, body: bytes, *, tags: Iterable[str] | None = None, namespace: str | None = None
     ) -> None: ...
-    owner: ProcessQueue | None
+    owner: _Owner | None
     def __len__(self) -> int: ...
     @property
     def body(self) -> bytes: ...

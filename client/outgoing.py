@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from congreve.client.compression import CompressionType, compress
 from congreve.client.errors import InvalidMessageError
 from congreve.client.message import Message
-from congreve.client.producer.compression import CompressionType, compress
 from congreve.records.batches.batch import batch_element
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX

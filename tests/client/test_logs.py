@@ -6,7 +6,7 @@ import pytest
 from harness.fake_cluster import FakeCluster, refused, stored
 
 from congreve.client import Message, Producer
-from congreve.client.observability.logs import Log
+from congreve.client.logs import Log
 
 
 def test_records_have_text_and_fields(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from congreve.client.message import Message, MessageQueue, ReceivedMessage, SendResult
-from congreve.client.producer.outgoing import Outgoing
+from congreve.client.message import Message, MessageQueue, ReceivedMessage
+from congreve.client.outgoing import Outgoing
+from congreve.client.results import SendResult
 
 
 class SendContext(msgspec.Struct, kw_only=True):

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from congreve.client.consumer.process_queue import ProcessQueue
 from congreve.client.message import MessageQueue
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import ProcessQueue
+from congreve.client.received import PulledRecords
 from congreve.remoting.messages.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,

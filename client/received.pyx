@@ -14,8 +14,8 @@ from congreve.records.message cimport properties as names
 from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.records.record cimport RECORD_OK, RecordView, check, find_property, property_of
 
+from congreve.client.compression import decompress
 from congreve.client.namespace import unwrap, unwrap_queue
-from congreve.client.producer.compression import decompress
 from congreve.records.errors import RecordError
 from congreve.records.message.properties import KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY
 from congreve.records.message.property_codec import decode_properties

@@ -9,7 +9,7 @@ import msgspec
 
 from congreve.client.checks import check_number
 from congreve.client.message import MessageQueue, ReceivedMessage
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
 
 LOCK_VALID_S = 30.0
 PULL_SILENT_S = 120.0

@@ -7,9 +7,9 @@ from harness.fake_cluster import record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.client.consumer.process_queue import PULL_SILENT_S, FlowLimits, ProcessQueue
 from congreve.client.message import MessageQueue, ReceivedMessage
-from congreve.client.pull.received import PulledRecords
+from congreve.client.pull.process_queue import PULL_SILENT_S, FlowLimits, ProcessQueue
+from congreve.client.received import PulledRecords
 
 QUEUE = MessageQueue(topic="T", broker_name="a", queue_id=0)
 

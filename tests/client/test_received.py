@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.client.message import MessageQueue
-from congreve.client.pull.received import PulledRecords
+from congreve.client.received import PulledRecords
 from congreve.records.errors import RecordError
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record, offset_message_id

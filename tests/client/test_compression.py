@@ -6,9 +6,9 @@ import zlib
 import pytest
 import zstandard
 
+from congreve.client import compression
+from congreve.client.compression import CompressionType, compress, decompress
 from congreve.client.errors import ClientError
-from congreve.client.producer import compression
-from congreve.client.producer.compression import CompressionType, compress, decompress
 from congreve.records.inflate import INFLATED_MAX
 
 BODY = b"compress me " * 1000

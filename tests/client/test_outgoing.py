@@ -7,7 +7,7 @@ import pytest
 
 from congreve.client.errors import InvalidMessageError
 from congreve.client.message import Message
-from congreve.client.producer.outgoing import prepare, prepare_batches
+from congreve.client.outgoing import prepare, prepare_batches
 
 
 def properties(text: str) -> dict[str, str]:
