@@ -16,10 +16,10 @@ import msgspec
 from congreve.base import settings
 from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Row, Setting, Show
 from congreve.broker.errors import ConfigError
+from congreve.broker.ha_frames import FRAME_MAX
 from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
-from congreve.broker.quotas.limits import Kind, check_defaults
-from congreve.broker.replication.frames import FRAME_MAX
+from congreve.broker.quota_limits import Kind, check_defaults
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC

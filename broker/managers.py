@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 
 from congreve.base.clock import Clock
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.service import DelayedMessages
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_files import StateFiles

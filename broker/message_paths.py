@@ -19,9 +19,10 @@ from congreve.broker.fastpath.lane_sends import (
 )
 from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
 from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.figures.put_times import PutTimes
+from congreve.broker.figures.rpc_times import RpcTimes
+from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.broker.managers import Managers
-from congreve.broker.metrics.put_times import PutTimes
-from congreve.broker.metrics.rpc_times import RpcTimes
 from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
@@ -33,7 +34,6 @@ from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
-from congreve.broker.slow_requests import SlowRequests
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset

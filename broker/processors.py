@@ -14,11 +14,11 @@ from congreve.broker.admin.replication import ReplicationAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.delay.processor import DelayedMessageProcessor
+from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
-from congreve.broker.metrics.put_latency import PutLatency
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
 from congreve.broker.replication.state import ReplicationState

@@ -16,7 +16,7 @@ from statistics import median
 import click
 from sidebyside.brokers import running
 
-from congreve.broker.quotas.limits import Kind, Limits
+from congreve.broker.quota_limits import Kind, Limits
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
 from congreve.console.loadgen import generator
 from congreve.console.loadgen.generator import Load

@@ -12,8 +12,8 @@ from congreve.broker.accounts.accounts import Kind, Need, Perm, topic_need
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.client_processor import HEARTBEAT_MAX
 from congreve.broker.group.consumer_processor import LOCK_BODY_MAX
-from congreve.broker.transaction.half_messages import says_transaction
 from congreve.records.message.flags import SysFlag
+from congreve.records.message.half_messages import says_transaction
 from congreve.records.message.message import Record
 from congreve.records.message.properties import (
     PRODUCER_GROUP,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from congreve.broker.admin.runtime_info import RuntimeInfo
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore

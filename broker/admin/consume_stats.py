@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterable
 from itertools import chain
 from typing import NamedTuple
 
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.store import MessageStore

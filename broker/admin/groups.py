@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping
 
 from congreve.base.clock import Clock
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault

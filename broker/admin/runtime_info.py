@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 
 from congreve.base.byte_size import readable_size
 from congreve.base.clock import Clock
-from congreve.broker.admin.stats import BrokerStats, Totals
 from congreve.broker.config import BrokerConfig
-from congreve.broker.metrics.put_latency import PutLatency
+from congreve.broker.figures.put_latency import PutLatency
+from congreve.broker.figures.stats import BrokerStats, Totals
 from congreve.broker.replication.state import ReplicationState
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import KVTable

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import (
     PERM_INHERIT,
     PERM_PRIORITY,
@@ -12,6 +11,7 @@ from congreve.broker.config import (
     BrokerConfig,
 )
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion

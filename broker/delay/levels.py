@@ -7,7 +7,6 @@ from concurrent.futures import Future
 
 from congreve.base.clock import Clock
 from congreve.broker.delay.recalls import Recalls
-from congreve.broker.delay.wake_up_timer import WakeUpTimer
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
@@ -15,6 +14,7 @@ from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
+from congreve.remoting.transport.wake_up_timer import WakeUpTimer
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from congreve.broker.delay.levels import ScheduleMessageService
 from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.timers import TimerMessageService
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.broker.periodic import Periodic
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.redelivery import PresentQueue
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from congreve.remoting.transport.periodic import Periodic
 
 DURABLE_LIMIT_S = 30.0
 

@@ -17,13 +17,13 @@ from congreve.broker.delay.levels import (
     STORE_REFUSES_S,
 )
 from congreve.broker.delay.recalls import TIMED, Recalls
-from congreve.broker.delay.wake_up_timer import WakeUpTimer
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
+from congreve.remoting.transport.wake_up_timer import WakeUpTimer
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.master_link import ElectedSlave
 from congreve.broker.election.slave_link import AutoSwitchService
 from congreve.broker.managers import Managers
-from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
@@ -28,6 +27,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.periodic import Periodic
 
 LOOK_S = 0.005
 """How often a master that is alone looks what is on its disk (SYNC_FLUSH), in seconds."""

@@ -5,7 +5,7 @@ from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
-from congreve.broker.metrics.put_times cimport PutTimes, Stages, begin_stages
+from congreve.broker.figures.put_times cimport PutTimes, Stages, begin_stages
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.transaction.fast cimport TransactionPath

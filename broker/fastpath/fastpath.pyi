@@ -5,7 +5,7 @@ from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
-from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.fast import SendPath

@@ -14,7 +14,6 @@ from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.answer_buffer cimport grow_answers, has_room, put_success
 from congreve.broker.fastpath.arrivals cimport note_arrival
-from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.broker.fastpath.stops cimport (
     STOP_ALONE,
     STOP_PYTHON,
@@ -31,8 +30,8 @@ from congreve.broker.fastpath.stops cimport (
     STOP_UNFRAMEABLE,
 )
 from congreve.broker.fastpath.topic_table cimport TopicTable
-from congreve.broker.metrics.message_counts cimport TopicCounts
-from congreve.broker.metrics.put_times cimport RPC_END, RPC_PULL, Answered, clear_answered
+from congreve.broker.figures.message_counts cimport TopicCounts
+from congreve.broker.figures.put_times cimport RPC_END, RPC_PULL, Answered, clear_answered
 from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.quotas.send_quota cimport REST_MS, SendQuota
 from congreve.broker.send.fast cimport SendPath
@@ -48,6 +47,7 @@ from congreve.broker.transaction.fast cimport (
 from congreve.engine.log.commit_log cimport Appended
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.host cimport Host
+from congreve.records.packed_host cimport unpack_host
 from congreve.remoting.transport.frame_reader cimport FrameReader
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
 from congreve.remoting.wire.fast_headers cimport is_pull, is_send

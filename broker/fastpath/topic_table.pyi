@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.metrics.message_counts import TopicCounts
+from congreve.broker.figures.message_counts import TopicCounts
 from congreve.engine.log.append_lock import AppendLock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 

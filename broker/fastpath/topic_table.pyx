@@ -11,7 +11,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
-from congreve.broker.metrics.message_counts cimport TopicCounts
+from congreve.broker.figures.message_counts cimport TopicCounts
 from congreve.engine.log.append_lock cimport AppendLock
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.byte_table cimport Key, empty_slot, key_of, move_slots, slot_of

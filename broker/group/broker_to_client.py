@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterable
 import msgspec
 
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.transaction.half_messages import in_real_topic
 from congreve.records.message import properties
+from congreve.records.message.half_messages import in_real_topic
 from congreve.records.message.message import Record
 from congreve.records.record import encode_record, offset_message_id
 from congreve.remoting.errors import RemotingError

@@ -8,9 +8,9 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.clients import CLIENT_ID_MAX, ClientChannel
 from congreve.broker.group.members import Members
-from congreve.broker.group.subscription import is_tag_type
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
+from congreve.broker.metadata.subscription import is_tag_type
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.message.names import GROUP_NAME_MAX

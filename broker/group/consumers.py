@@ -10,7 +10,7 @@ from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
-from congreve.broker.group.subscription import memory_of
+from congreve.broker.metadata.subscription import memory_of
 from congreve.remoting.messages.bodies import ConsumerData, SubscriptionData
 from congreve.remoting.transport.connection import Connection
 

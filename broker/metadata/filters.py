@@ -15,8 +15,8 @@ from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.group.subscription import is_tag_type
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
+from congreve.broker.metadata.subscription import is_tag_type
 from congreve.broker.metadata.table_text import (
     EntryTexts,
     check_entry,

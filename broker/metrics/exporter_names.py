@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from congreve.base.steps import portions
-from congreve.broker.admin.stats import AVERAGES_S
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.stats import AVERAGES_S
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metrics.clients import ClientFigures
 from congreve.broker.metrics.exposition import (

@@ -6,7 +6,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from congreve.base.clock import Clock
-from congreve.broker.admin.stats import (
+from congreve.broker.figures.stats import (
     GROUP_GET_SIZE,
     GROUP_SEND_BACK_NUMS,
     TOPIC_PUT_NUMS,

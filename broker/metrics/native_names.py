@@ -11,6 +11,15 @@ from operator import attrgetter
 
 from congreve.base.steps import portions
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.message_counts import (
+    COMMIT_BOUNDS_S,
+    DELAY_BOUNDS_S,
+    SIZE_BOUNDS,
+    TYPES,
+    TopicCounts,
+)
+from congreve.broker.figures.put_times import RPC_BOUNDS_MS, PutTimes
+from congreve.broker.figures.rpc_times import RpcKind, RpcTime
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metrics.exposition import (
@@ -25,15 +34,6 @@ from congreve.broker.metrics.exposition import (
     labels_of,
 )
 from congreve.broker.metrics.figures import OTHER, Figures, GroupFigures, TopicFigures
-from congreve.broker.metrics.message_counts import (
-    COMMIT_BOUNDS_S,
-    DELAY_BOUNDS_S,
-    SIZE_BOUNDS,
-    TYPES,
-    TopicCounts,
-)
-from congreve.broker.metrics.put_times import RPC_BOUNDS_MS, PutTimes
-from congreve.broker.metrics.rpc_times import RpcKind, RpcTime
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from congreve.base.version import __version__
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.put_latency import PutLatency
+from congreve.broker.figures.put_times import BOUNDS_US
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.exposition import Family, Kind, histogram, label_text
-from congreve.broker.metrics.put_latency import PutLatency
-from congreve.broker.metrics.put_times import BOUNDS_US
-from congreve.broker.quotas.limits import Use
+from congreve.broker.quota_limits import Use
 from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.replication.state import ReplicationState
 from congreve.engine.store import MessageStore

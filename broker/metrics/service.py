@@ -8,6 +8,8 @@ import msgspec
 
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.put_latency import PutLatency
+from congreve.broker.figures.rpc_times import RpcTimes
 from congreve.broker.lake_process import parts_of
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
@@ -24,12 +26,10 @@ from congreve.broker.metrics.figures import FigureCollector, Figures
 from congreve.broker.metrics.http_server import Answer, HttpServer
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
-from congreve.broker.metrics.put_latency import PutLatency
-from congreve.broker.metrics.rpc_times import RpcTimes
 from congreve.broker.metrics.table_lag import TableLag
-from congreve.broker.periodic import Periodic
 from congreve.broker.quotas.quotas import Quotas
 from congreve.remoting.transport.guard import ConnectionGuard
+from congreve.remoting.transport.periodic import Periodic
 from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.watchdog import Watchdog
 

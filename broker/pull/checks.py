@@ -2,8 +2,8 @@
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import ResponseCode

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from congreve.base.clock import Clock
 from congreve.base.errors import CongreveError
 from congreve.base.table_limit import TableFullError
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.group.subscription import MessageFilter
 from congreve.broker.metadata.filters import NotCompiledError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import Commit
+from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait
 from congreve.broker.pull.fast import PullPath

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import count
 
 from congreve.broker.pull.suspended_pull import SuspendedPull
+from congreve.broker.quota_limits import Names, Use, charged_names
 from congreve.broker.quotas.held_place import take_place
-from congreve.broker.quotas.limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import BUSY_REMARK
 from congreve.remoting.messages.codes import ResponseCode

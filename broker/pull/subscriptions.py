@@ -3,8 +3,8 @@
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.group.subscription import MessageFilter, is_tag_type, tag_codes_of
 from congreve.broker.metadata.filters import ConsumerFilterManager
+from congreve.broker.metadata.subscription import MessageFilter, is_tag_type, tag_codes_of
 from congreve.records.errors import FilterSyntaxError
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import ResponseCode

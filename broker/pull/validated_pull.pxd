@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
+from congreve.broker.figures.pull_counter cimport PullCounter
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.read.gather cimport TagFilter
 from congreve.records.filter.record_filter cimport RecordFilter
@@ -11,14 +12,6 @@ cdef enum:
     COMMIT_OFFSET = 1       # bits of a pull's sysFlag
     SUSPEND = 2
     SUBSCRIPTION = 4
-
-
-cdef class PullCounter:
-    cdef int64_t pull_count
-    cdef int64_t message_count
-    cdef int64_t byte_count
-
-    cpdef void add(self, int64_t messages, int64_t size) noexcept nogil
 
 
 cdef class ValidatedPull:

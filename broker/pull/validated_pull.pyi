@@ -2,23 +2,13 @@ from collections.abc import Mapping
 from typing import final
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.pull_counter import PullCounter
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.gather import TagFilter
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.remoting.messages.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
-
-@final
-class PullCounter:
-    def __init__(self) -> None: ...
-    @property
-    def pulls(self) -> int: ...
-    @property
-    def messages(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def add(self, messages: int, size: int) -> None: ...
 
 @final
 class ValidatedPull:

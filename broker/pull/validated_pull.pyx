@@ -9,41 +9,12 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
-from congreve.base.atomic cimport add_relaxed, load_acquire, store_release
+from congreve.base.atomic cimport store_release
 from congreve.base.slices cimport Slice
 
 cdef enum:
     VALIDATED_MAX = 100_000
     FILTERS_SIZE_MAX = 256 << 20    # of their filters; a shared one counts for each pull
-
-
-@cython.final
-cdef class PullCounter:
-    """Counts what one group pulled from one topic (RocketMQ: BrokerStatsManager, GROUP_GET_NUMS).
-
-    Any thread may count and read.
-    """
-
-    @property
-    def pulls(self):
-        """Pulls that found messages."""
-        return load_acquire(&self.pull_count)
-
-    @property
-    def messages(self):
-        """Messages in the answers."""
-        return load_acquire(&self.message_count)
-
-    @property
-    def size(self):
-        """Bytes of the records in the answers."""
-        return load_acquire(&self.byte_count)
-
-    cpdef void add(self, int64_t messages, int64_t size) noexcept nogil:
-        """Count one answered pull with this many messages and bytes."""
-        add_relaxed(&self.pull_count, 1)
-        add_relaxed(&self.message_count, messages)
-        add_relaxed(&self.byte_count, size)
 
 
 @cython.final

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from congreve.broker.quotas.limits import Names, Use, charged_names
+from congreve.broker.quota_limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import BUSY_REMARK, REST_S
-from congreve.broker.send.batch_body import member_properties
+from congreve.records.batches.batch_body import member_properties
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

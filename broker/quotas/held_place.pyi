@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.quotas.limits import Names
+from congreve.broker.quota_limits import Names
 from congreve.broker.quotas.quota_table import QuotaTable
 
 @final

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from congreve.broker.errors import ConfigError
-from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits, key_of
+from congreve.broker.quota_limits import EVERY_NAME, Kind, Limits, key_of
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
 FILE_NAME = "quotas.yml"

@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.quotas.limits import Names, Rates
+from congreve.broker.quota_limits import Names, Rates
 
 @final
 class QuotaTable:

@@ -5,7 +5,7 @@ import logging
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
-from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits, Use, key_of
+from congreve.broker.quota_limits import EVERY_NAME, Kind, Limits, Use, key_of
 from congreve.broker.quotas.quota_file import Quota, QuotaFile, Stamp
 from congreve.broker.quotas.quota_table import QuotaTable
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from congreve.base.slices cimport slice_of
 from congreve.broker.quotas.charged cimport charged_to, field_of
 from congreve.broker.quotas.quota_table cimport SENDS, Charged, has_quotas
-from congreve.broker.send.batch_body cimport member_count
+from congreve.records.batches.batch_body cimport member_count
 
 BUSY_REMARK = "a quota is used up, start flow control for a while"
 """The remark in the answer to a request that a quota refuses."""

@@ -13,7 +13,7 @@ from congreve.remoting.lanes cimport sockets
 
 import os
 
-from congreve.broker.replication.frames import FRAME_MAX, HEADER
+from congreve.broker.ha_frames import FRAME_MAX, HEADER
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.remoting.transport.event_fd import EventFd
 

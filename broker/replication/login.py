@@ -18,7 +18,7 @@ import msgspec
 
 from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
-from congreve.broker.replication.frames import ASK, CHALLENGE, LOGIN, LOGIN_HEAD, LOGIN_MAX
+from congreve.broker.ha_frames import ASK, CHALLENGE, LOGIN, LOGIN_HEAD, LOGIN_MAX
 from congreve.broker.replication.slave_connection import ReplicationError
 
 TIME_TOLERANCE_MS = 60_000

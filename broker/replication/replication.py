@@ -8,7 +8,6 @@ from collections.abc import Callable
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError
 from congreve.broker.managers import Managers
-from congreve.broker.periodic import Periodic
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
@@ -23,6 +22,7 @@ from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
+from congreve.remoting.transport.periodic import Periodic
 
 logger = logging.getLogger(__name__)
 

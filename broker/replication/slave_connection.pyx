@@ -13,7 +13,7 @@ from congreve.remoting.lanes cimport sockets
 import os
 
 from congreve.broker.errors import BrokerError
-from congreve.broker.replication.frames import (
+from congreve.broker.ha_frames import (
     ASK, CHALLENGE, EMPTY_LOG, FRAME_MAX, HEADER, LOGIN, LOGIN_HEAD, LOGIN_MAX, REPORT,
 )
 from congreve.broker.replication.state import SlaveState

@@ -4,10 +4,10 @@ In the reference mostly the client checks these rules: its broker stores an inva
 delivers it at once, regardless of its properties.
 """
 
-from congreve.broker.send.batch_body import is_ordinary, member_properties
-from congreve.broker.transaction.half_messages import says_transaction
+from congreve.records.batches.batch_body import is_ordinary, member_properties
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
+from congreve.records.message.half_messages import says_transaction
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import decode_properties
 

@@ -6,8 +6,8 @@ from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
 from congreve.broker.fastpath.arrivals cimport Arrivals
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
-from congreve.broker.metrics.message_counts cimport MessageType
-from congreve.broker.metrics.put_times cimport Answered, clear_answered
+from congreve.broker.figures.message_counts cimport MessageType
+from congreve.broker.figures.put_times cimport Answered, clear_answered
 from congreve.broker.quotas.send_quota cimport SendQuota
 from congreve.broker.send.prepared cimport PreparedSend, PreparedSends
 from congreve.broker.transaction.fast cimport TransactionPath

@@ -19,7 +19,6 @@ from congreve.broker.fastpath.answer_buffer cimport (
     set_id_host,
 )
 from congreve.broker.fastpath.arrivals cimport note_arrival
-from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.broker.fastpath.stops cimport (
     STOP_ALONE,
     STOP_PYTHON,
@@ -32,7 +31,7 @@ from congreve.broker.fastpath.stops cimport (
     STOP_QUEUE_ROOM,
     STOP_SEGMENT,
 )
-from congreve.broker.metrics.message_counts cimport (
+from congreve.broker.figures.message_counts cimport (
     DELAY_MESSAGE,
     FIFO_MESSAGE,
     NORMAL_MESSAGE,
@@ -40,8 +39,7 @@ from congreve.broker.metrics.message_counts cimport (
     MessageType,
     TopicCounts,
 )
-from congreve.broker.metrics.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
-from congreve.broker.send.batch_body cimport is_ordinary_batch
+from congreve.broker.figures.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
 from congreve.broker.send.prepared cimport (
     TOPIC_MAX,
     allocate_prepared,
@@ -63,7 +61,9 @@ from congreve.engine.log.commit_log cimport (
     AppendStatus,
 )
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.records.batches.batch_body cimport is_ordinary_batch
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED
+from congreve.records.packed_host cimport unpack_host
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY
 
 cdef enum:

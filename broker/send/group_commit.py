@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
+from congreve.broker.figures.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.broker.send.commit_delay import CommitDelay
 from congreve.broker.send.lane_commit import NO_SLAVE, SLAVE_LATE
 from congreve.broker.send.recode import recode

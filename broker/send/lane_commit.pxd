@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.broker.metrics.put_times cimport Answered, PutTimes, Stages
+from congreve.broker.figures.put_times cimport Answered, PutTimes, Stages
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane

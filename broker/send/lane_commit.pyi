@@ -1,6 +1,6 @@
 from typing import Final, Self, final
 
-from congreve.broker.metrics.put_times import PutTimes
+from congreve.broker.figures.put_times import PutTimes
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 
 NO_SLAVE: Final[int]

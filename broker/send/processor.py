@@ -13,8 +13,8 @@ from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.batch import batch_fault
 from congreve.broker.send.checks import (
     SendChecks,
@@ -26,14 +26,13 @@ from congreve.broker.send.checks import (
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
-from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
-from congreve.records.message import properties
+from congreve.records.message import half_messages, properties
 from congreve.records.message.fitting import fitting
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Host, Record

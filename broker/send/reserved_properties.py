@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from congreve.broker.send.batch_body import is_ordinary
+from congreve.records.batches.batch_body import is_ordinary
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.properties import (

@@ -4,11 +4,11 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
 from congreve.broker.errors import RefusedError
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of

@@ -19,12 +19,11 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import check_transaction_state
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.readable_store import DamagedEntryError
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
-from congreve.records.message import properties
+from congreve.records.message import half_messages, properties
 from congreve.records.message.message import Record
 from congreve.records.message.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,

@@ -7,7 +7,7 @@ from congreve.base.clock import Clock
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metrics.message_counts import TopicCounts
+from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.send.checks import put_code
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.service import TransactionService

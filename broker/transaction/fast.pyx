@@ -7,7 +7,6 @@ from libc.string cimport memchr, memset, strlen
 
 from congreve.broker.send.properties cimport TARGET_MAX, put_target
 from congreve.records.byte_compare cimport is_text, same, starts_with
-from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.records.layout cimport (
     BLANK_MIN,
     NAME_VALUE_SEPARATOR,
@@ -29,13 +28,14 @@ from congreve.records.message.topics cimport (
     TRANS_OP_HALF_TOPIC,
     TRANS_QUEUE_ID,
 )
+from congreve.records.packed_host cimport unpack_host
 from congreve.records.record cimport RECORD_OK, check, encoded_size, is_legal, tags_code
 from congreve.records.restore cimport RESTORE_COMMITTED, RESTORE_OK, restore
 from congreve.remoting.wire.byte_text cimport put, put_decimal
 from congreve.remoting.wire.json_text cimport parse_int32, parse_integer
 
-from congreve.broker.transaction.half_messages import OP_PROPERTIES
 from congreve.records.message import properties
+from congreve.records.message.half_messages import OP_PROPERTIES
 from congreve.records.message.property_codec import encode_properties
 
 cdef enum:

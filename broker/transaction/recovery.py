@@ -3,10 +3,10 @@
 import logging
 
 from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
-from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.scan import settle_by_op_records
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.store import MessageStore
+from congreve.records.message import half_messages
 from congreve.records.message.flags import TRANSACTION_MASK, SysFlag
 from congreve.records.message.topics import (
     TRANS_GROUP,

@@ -17,10 +17,10 @@ from congreve.base.clock import Clock
 from congreve.broker.delay.parking import park
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.offsets import NO_OFFSET, ConsumerOffsetManager
-from congreve.broker.transaction import half_messages
 from congreve.broker.transaction.window import HalfWindow
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
+from congreve.records.message import half_messages
 from congreve.records.message.message import Host, Record
 from congreve.records.message.topics import (
     TRANS_GROUP,

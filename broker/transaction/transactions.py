@@ -8,10 +8,10 @@ import msgspec
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.check import TransactionCheckService
 from congreve.broker.transaction.end import EndTransactionProcessor

@@ -3,12 +3,12 @@
 from unittest.mock import AsyncMock
 
 from congreve.base.clock import ManualClock
-from congreve.broker.admin.stats import BrokerStats
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
+from congreve.broker.figures.message_counts import TopicCounts
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable

@@ -8,11 +8,11 @@ from unittest.mock import AsyncMock
 from congreve.base.clock import ManualClock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
+from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.metrics.message_counts import TopicCounts
 from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.transaction.transactions import Transactions

@@ -8,7 +8,7 @@ from congreve.client.observability.trace import trace_record
 from congreve.client.observability.trace_reader import read_trace
 from congreve.console.web.audit import audit_entry
 from congreve.console.web.formats import body_hex, body_json, body_text, preview
-from congreve.console.web.security import host_name
+from congreve.console.web.serving.security import host_name
 from congreve.console.web.snapshot import parse_lags
 from congreve.remoting.messages.bodies import (
     ConsumeStats,
@@ -43,7 +43,7 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "Host",
-        ("console/web/security.py",),
+        ("console/web/serving/security.py",),
         lambda data: host_name(text(data)),
         [b"127.0.0.1:8080", b"[::1]:80"],
     )

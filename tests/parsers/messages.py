@@ -11,12 +11,13 @@ from typing import Any, cast
 from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.replication.login import Challenge, HaLogin
-from congreve.broker.send import batch_body, properties
+from congreve.broker.send import properties
 from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.client.compression import CompressionType, compress, decompress
 from congreve.client.message import MessageQueue
 from congreve.client.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
+from congreve.records.batches import batch_body
 from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
@@ -163,9 +164,14 @@ def _sends() -> Iterator[Parser]:
         rules = ReservedProperties(lambda request, connection, topic: False)
         return rules.of_batch("T", request, cast(Connection, None))
 
-    yield Parser("batch", ("broker/send/batch_body.pyx",), batch_body.is_ordinary, [element * 2])
     yield Parser(
-        "batch members", ("broker/send/batch_body.pyx",), batch_body.member_properties, [element]
+        "batch", ("records/batches/batch_body.pyx",), batch_body.is_ordinary, [element * 2]
+    )
+    yield Parser(
+        "batch members",
+        ("records/batches/batch_body.pyx",),
+        batch_body.member_properties,
+        [element],
     )
     yield Parser(
         "reserved properties of a batch",

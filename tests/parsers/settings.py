@@ -10,8 +10,8 @@ from congreve.base.errors import CongreveError
 from congreve.base.properties import parse_properties
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.config_file import parse_config
-from congreve.broker.group import subscription
 from congreve.broker.log_levels import parse_log_levels
+from congreve.broker.metadata import subscription
 from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
@@ -35,7 +35,7 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "tags",
-        ("broker/group/subscription.py",),
+        ("broker/metadata/subscription.py",),
         lambda data: subscription.tag_codes_of(text(data)),
         [b"a || b", b"*"],
         (ValueError,),
@@ -96,7 +96,7 @@ def parsers() -> Iterator[Parser]:
 def _for_operators() -> Iterator[Parser]:
     yield Parser(
         "quotas.yml",
-        ("broker/quotas/quota_file.py", "broker/quotas/limits.py"),
+        ("broker/quotas/quota_file.py", "broker/quota_limits.py"),
         parse_quotas,
         [b"topic:\n  T: {sendMessages: 5}\naddress: {'*': {pullBytes: 1}}\n"],
         inflates=16 << 20,  # the YAML library nests calls as deep as Python lets it

@@ -14,7 +14,7 @@ import msgspec
 
 from congreve.base.clock import ManualClock
 from congreve.broker.accounts.accounts import Account, Accounts
-from congreve.broker.replication.frames import ASK, HEADER, LOGIN, LOGIN_HEAD
+from congreve.broker.ha_frames import ASK, HEADER, LOGIN, LOGIN_HEAD
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin, Login
 from congreve.broker.replication.settings import ReplicationSettings

@@ -10,7 +10,7 @@ from .sources import text_of
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE_END = re.compile(r"\b(?:queue|q)\.max\b")
 WITH_REASON = {
-    "broker/admin/stats.py": "counts what was stored",
+    "broker/figures/stats.py": "counts what was stored",
     "broker/delay/levels.py": "recovery of its own progress, and whether something is hidden",
     "broker/delay/processor.py": "whether the record of an index entry is that of the queue",
     "broker/delay/recalls.py": "its own records",

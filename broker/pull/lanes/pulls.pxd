@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from congreve.base.byte_buffer cimport ByteBuffer
-from congreve.broker.metrics.put_times cimport PutTimes, Stages
+from congreve.broker.figures.put_times cimport PutTimes, Stages
 from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull
 from congreve.broker.pull.lanes.table cimport LanePull, LanePullTable
 from congreve.broker.quotas.quota_table cimport Charged, QuotaTable

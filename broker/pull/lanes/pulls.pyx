@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from congreve.base.byte_buffer cimport make_room, release
 from congreve.base.clock cimport monotonic_ns
 from congreve.base.slices cimport Slice
-from congreve.broker.metrics.put_times cimport (
+from congreve.broker.figures.put_times cimport (
     RPC_PULL,
     RPC_WAITED_PULL,
     Answered,

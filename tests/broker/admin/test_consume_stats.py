@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from congreve.base.clock import ManualClock
 from congreve.base.steps import at_once
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
-from congreve.broker.admin.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.stats import SAMPLE_INTERVAL_S, BrokerStats
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata

@@ -9,11 +9,11 @@ import pytest
 import congreve
 from congreve.base.steps import at_once
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.message_counts import SIZE_BOUNDS, TYPES, TopicCounts
+from congreve.broker.figures.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.broker.metrics.exposition import text_steps
 from congreve.broker.metrics.figures import Figures, TopicFigures
-from congreve.broker.metrics.message_counts import SIZE_BOUNDS, TYPES, TopicCounts
 from congreve.broker.metrics.native_names import NativeNames
-from congreve.broker.metrics.put_times import NO_REQUESTS, PutTimes, requests_of
 from congreve.client import Message, Producer, PullConsumer, TransactionProducer, TransactionState
 
 from .scrapes import Series, of, parsed, scrape

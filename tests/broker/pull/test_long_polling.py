@@ -7,11 +7,12 @@ import pytest
 import uvloop
 
 from congreve.base.steps import at_once
+from congreve.broker.figures.pull_counter import PullCounter
 from congreve.broker.pull import long_polling as hold_module
 from congreve.broker.pull import slow_readers
 from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.suspended_pull import SuspendedPull
-from congreve.broker.pull.validated_pull import PullCounter, ValidatedPull
+from congreve.broker.pull.validated_pull import ValidatedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.command import RemotingCommand

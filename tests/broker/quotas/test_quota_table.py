@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.broker.quota_limits import Limits, Names, Use, charged_names
 from congreve.broker.quotas.held_place import HeldPlace, take_place
-from congreve.broker.quotas.limits import Limits, Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 
 TOPIC, GROUP, ACCOUNT, ADDRESS = range(4)

@@ -13,7 +13,7 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.errors import ConfigError
-from congreve.broker.quotas.limits import EVERY_NAME, Kind, Limits, Use
+from congreve.broker.quota_limits import EVERY_NAME, Kind, Limits, Use
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

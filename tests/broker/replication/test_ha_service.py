@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from harness.eventually import eventually
 
+from congreve.broker.ha_frames import REPORT
 from congreve.broker.replication import ha_service
-from congreve.broker.replication.frames import REPORT
 from congreve.broker.replication.ha_service import SLAVES_MAX, HAService
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import SlaveConnection

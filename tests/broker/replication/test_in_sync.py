@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness.eventually import eventually
 from harness.replication.pairs import running_pair
 
-from congreve.broker.replication.frames import REPORT
+from congreve.broker.ha_frames import REPORT
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
 from congreve.console.replication.replicas import replicas

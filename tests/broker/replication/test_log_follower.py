@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.broker.replication.frames import REPORT
+from congreve.broker.ha_frames import REPORT
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError

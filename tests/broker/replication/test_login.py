@@ -16,7 +16,7 @@ from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
-from congreve.broker.replication.frames import ASK, LOGIN, LOGIN_HEAD, REPORT
+from congreve.broker.ha_frames import ASK, LOGIN, LOGIN_HEAD, REPORT
 from congreve.broker.replication.login import Challenge, HaLogin, Login, OldLogin
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.client import Credentials, Message, Producer

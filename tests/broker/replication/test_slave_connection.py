@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve.broker.replication.frames import HEADER, REPORT
+from congreve.broker.ha_frames import HEADER, REPORT
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore

@@ -11,7 +11,7 @@ from harness.eventually import eventually
 from harness.replication.pairs import Pair, running_pair
 
 from congreve.broker.broker import Broker
-from congreve.broker.replication.frames import REPORT
+from congreve.broker.ha_frames import REPORT
 from congreve.client import Message, Producer
 from congreve.client.errors import ClientError
 from congreve.client.results import SendStatus

@@ -15,7 +15,7 @@ from harness.eventually import eventually
 from harness.replication.pairs import Pair, broker_config, running_pair
 
 from congreve.broker.broker import Broker
-from congreve.broker.replication.frames import REPORT
+from congreve.broker.ha_frames import REPORT
 from congreve.client import Message, Producer
 from congreve.client.results import SendStatus
 from congreve.namesrv.server import NameServer

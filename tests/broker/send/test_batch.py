@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.send.batch import batch_fault
-from congreve.broker.send.batch_body import is_ordinary, member_properties
+from congreve.records.batches.batch_body import is_ordinary, member_properties
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import decode_properties, encode_properties
 from congreve.remoting.messages.command import RemotingCommand

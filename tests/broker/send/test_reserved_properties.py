@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.broker import Broker
-from congreve.broker.send.batch_body import is_ordinary
 from congreve.broker.send.properties import stored
+from congreve.records.batches.batch_body import is_ordinary
 from congreve.records.message.message import Record
 from congreve.records.message.properties import NAMES, SET_BY_BROKERS, SET_IN_COPIES
 from congreve.records.message.property_codec import encode_properties

@@ -25,7 +25,7 @@ from congreve.client import (
 )
 from congreve.client.errors import BrokerError
 from congreve.console.web.options import Options
-from congreve.console.web.site import Site
+from congreve.console.web.serving.site import Site
 
 from .groups import group
 

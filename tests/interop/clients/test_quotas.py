@@ -10,7 +10,7 @@ from broker.tool import config_of
 from harness.drivers import Driver, DriverError
 
 from congreve.broker.broker import Broker
-from congreve.broker.quotas.limits import Kind, Limits
+from congreve.broker.quota_limits import Kind, Limits
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
 from congreve.namesrv.server import NameServer
 

@@ -18,7 +18,7 @@ from congreve.client import Message, Producer, PullConsumer, SyncProducer, tls_c
 from congreve.client.errors import NoNameServerError
 from congreve.console.main import cli
 from congreve.console.web.options import Options
-from congreve.console.web.site import Site
+from congreve.console.web.serving.site import Site
 
 from .groups import group
 

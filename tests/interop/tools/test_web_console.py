@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from congreve.client import ConsumeFrom, ConsumerSettings, Message, SyncProducer, SyncPushConsumer
 from congreve.client.observability.trace import trace_record
 from congreve.console.web.options import Options
-from congreve.console.web.site import Site
+from congreve.console.web.serving.site import Site
 
 KINDS = ("java",)
 TIMEOUT_S = 90.0

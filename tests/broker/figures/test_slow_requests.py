@@ -10,13 +10,13 @@ import pytest
 from harness.eventually import eventually
 
 import congreve
-from congreve.broker.slow_requests import SlowRequests
+from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.client import Message, Producer, PullConsumer
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 
-from .conftest import FakeConnection
-from .tool import config_of, running
+from ..conftest import FakeConnection
+from ..tool import config_of, running
 
 CODE = RequestCode.GET_BROKER_RUNTIME_INFO
 

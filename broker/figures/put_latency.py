@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
-from congreve.broker.metrics.put_times import BOUNDS_US, PutTimes
+from congreve.broker.figures.put_times import BOUNDS_US, PutTimes
 
 PUT_TIMES = (
     (1_000, "<=0ms"),

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import final
 
-from congreve.broker.metrics.slow_chunk import SlowChunk
+from congreve.broker.figures.slow_chunk import SlowChunk
 
 BOUNDS_US: tuple[int, ...]
 RPC_BOUNDS_MS: tuple[int, ...]

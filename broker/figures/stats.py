@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from congreve.base.clock import Clock
 from congreve.base.steps import at_once, portions
-from congreve.broker.pull.validated_pull import PullCounter
+from congreve.broker.figures.pull_counter import PullCounter
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.remoting.messages.bodies import BrokerStatsData, BrokerStatsItem
 

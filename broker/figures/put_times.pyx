@@ -6,10 +6,10 @@ from libc.string cimport memcpy, memset
 
 from congreve.base.atomic cimport load_acquire, store_release
 from congreve.base.clock cimport monotonic_ns
-from congreve.broker.fastpath.packed_host cimport unpack_host
 from congreve.records.host cimport Host
+from congreve.records.packed_host cimport unpack_host
 
-from congreve.broker.metrics.slow_chunk import SlowChunk
+from congreve.broker.figures.slow_chunk import SlowChunk
 from congreve.remoting.messages.codes import RequestCode
 
 BOUNDS_US = (

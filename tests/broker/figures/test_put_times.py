@@ -2,8 +2,8 @@
 
 import time
 
-from congreve.broker.metrics.put_latency import PUT_TIMES, PutLatency
-from congreve.broker.metrics.put_times import BOUNDS_US, PutTimes, requests_of
+from congreve.broker.figures.put_latency import PUT_TIMES, PutLatency
+from congreve.broker.figures.put_times import BOUNDS_US, PutTimes, requests_of
 
 MS = 1_000_000
 

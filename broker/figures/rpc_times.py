@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from congreve.broker.metrics.put_times import RPC_BOUNDS_MS
+from congreve.broker.figures.put_times import RPC_BOUNDS_MS
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -8,7 +8,7 @@ import pytest
 
 from congreve.base.clock import ManualClock
 from congreve.base.steps import at_once
-from congreve.broker.admin.stats import (
+from congreve.broker.figures.stats import (
     GROUP_GET_NUMS,
     SAMPLE_INTERVAL_S,
     TOPIC_PUT_NUMS,

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from congreve.base.limited_log import LimitedLog
-from congreve.broker.metrics.put_times import PutTimes
-from congreve.broker.metrics.slow_chunk import SlowChunk
+from congreve.broker.figures.put_times import PutTimes
+from congreve.broker.figures.slow_chunk import SlowChunk
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand

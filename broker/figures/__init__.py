@@ -1,0 +1,1 @@
+"""Figures that all paths count: metrics and requests of administrators show them."""
