@@ -37,7 +37,7 @@ COMMANDS = {
     "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
     "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
     "console": (
-        "congreve.console.web.command:console",
+        "congreve.console.web.serving.command:console",
         "Serve a web page about the brokers of a name server.",
     ),
     "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from congreve.broker.quotas.limits import Kind
+from congreve.broker.quota_limits import Kind
 from congreve.console.accounts import folder_option
 from congreve.console.report import output_option, show
 
@@ -43,7 +43,7 @@ def set_quota(kind: str, name: str, limits: tuple[str, ...], folder: Path) -> No
     """Set limits: sendMessages, sendBytes, pullMessages, pullBytes, coldReads,
     heartbeats, heldPulls.
     """
-    from congreve.broker.quotas.limits import Limits
+    from congreve.broker.quota_limits import Limits
     from congreve.broker.quotas.quota_file import Quota, QuotaFile
 
     wanted = Limits.parse(",".join(limits))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from congreve.broker.quotas.limits import Kind, Limits
+from congreve.broker.quota_limits import Kind, Limits
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
 from tests.console.conftest import congreve
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 import congreve
 from congreve.client import Message, SyncProducer
 from congreve.console.web.options import Options
-from congreve.console.web.site import Site
+from congreve.console.web.serving.site import Site
 
 TIMEOUT_S = 60.0
 QUEUES = 2

@@ -21,7 +21,7 @@ from congreve.console.web.broker_settings import compare
 from congreve.console.web.cluster import Broker, BrokerStatus
 from congreve.console.web.live import event
 from congreve.console.web.pages import url, window
-from congreve.console.web.security import host_name
+from congreve.console.web.serving.security import host_name
 from congreve.console.web.snapshot import Lag, Snapshot, combine, parse_lags
 from congreve.console.web.trouble import (
     DISK_BAD,
@@ -356,7 +356,7 @@ def test_pending_messages_have_a_bar_for_each_hour_or_day() -> None:
 
 def test_the_console_and_its_page_of_settings_load_no_numpy() -> None:
     code = (
-        "import sys; import congreve.console.web.server;"
+        "import sys; import congreve.console.web.serving.server;"
         "from congreve.console.web.broker_settings import compare;"
         "assert compare({'listenPort': '1'}, is_congreve=True)[0].default == '10911';"
         "assert 'numpy' not in sys.modules"

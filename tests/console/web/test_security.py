@@ -12,17 +12,17 @@ from starlette.testclient import TestClient
 
 import congreve
 from congreve.console.web import views
-from congreve.console.web.gate import NAME_MAX
-from congreve.console.web.login_limit import FAILURES_MAX, WINDOW_S, LoginLimit
 from congreve.console.web.options import Options
-from congreve.console.web.security import (
+from congreve.console.web.serving.gate import NAME_MAX
+from congreve.console.web.serving.login_limit import FAILURES_MAX, WINDOW_S, LoginLimit
+from congreve.console.web.serving.security import (
     CONTENT_SECURITY_POLICY,
     FORMS_MAX,
     SMALL_FORM_MAX,
     FormRoom,
 )
-from congreve.console.web.sessions import COOKIE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
-from congreve.console.web.site import Site, local_path
+from congreve.console.web.serving.sessions import COOKIE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
+from congreve.console.web.serving.site import Site, local_path
 from tests.console.web.conftest import (
     ADMIN,
     ADMIN_SECRET,
@@ -161,8 +161,8 @@ def test_forms_of_other_sites_and_other_types_are_refused(console: Console) -> N
 def test_a_form_that_is_too_large_is_refused(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("congreve.console.web.site.FORM_MAX", 1000)
-    monkeypatch.setattr("congreve.console.web.site.SMALL_FORM_MAX", 1000)
+    monkeypatch.setattr("congreve.console.web.serving.site.FORM_MAX", 1000)
+    monkeypatch.setattr("congreve.console.web.serving.site.SMALL_FORM_MAX", 1000)
     answer = console.http.post("/topics", data={"csrf": "x" * 2000})
     assert answer.status_code == 413
 

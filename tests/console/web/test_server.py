@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.certificates import Authority
 
 import congreve
-from congreve.console.web.server import CONNECTIONS_MAX
+from congreve.console.web.serving.server import CONNECTIONS_MAX
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as run
 
@@ -66,7 +66,7 @@ def test_a_large_block_goes_back_to_the_system() -> None:
     """Also after the first one, at which glibc raises the size of the blocks that it keeps."""
     program = """
 import ctypes
-from congreve.console.web.command import return_large_blocks
+from congreve.console.web.serving.command import return_large_blocks
 
 class Info(ctypes.Structure):
     _fields_ = [(n, ctypes.c_size_t) for n in "arena o s mapped_count mapped u f used b k".split()]

@@ -122,7 +122,7 @@ def console(
         raise CongreveError("--certificate and --key belong together: give both, or neither")
     start_log(log_format, log_level)
     try:
-        import congreve.console.web.server  # noqa: F401
+        import congreve.console.web.serving.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise CongreveError(f"the console needs {error.name}: pip install {EXTRA}") from error
     from congreve.console.web.options import Options
@@ -159,7 +159,7 @@ def console(
 
 async def _serve(options: Options, certificate: Path | None, key: Path | None) -> None:
     """Serve, and notify systemd of a service's state."""
-    from congreve.console.web.server import serve
+    from congreve.console.web.serving.server import serve
 
     return_large_blocks()
     # A thread that reads the lag of all groups then releases the GIL to the pages more often.

@@ -12,7 +12,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from congreve.console.web.options import Options
-from congreve.console.web.site import Site
+from congreve.console.web.serving.site import Site
 
 CONNECTIONS_MAX = 200
 KEEP_ALIVE_S = 15

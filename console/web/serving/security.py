@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from congreve.console.web.sessions import COOKIE, LIFETIME_S
+from congreve.console.web.serving.sessions import COOKIE, LIFETIME_S
 
 CSRF_FIELD = "csrf"
 FORM_MAX = 8 << 20

@@ -7,10 +7,10 @@ from contextlib import suppress
 from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerNotFoundError, ClientError
 from congreve.console.web.cluster import Cluster
-from congreve.console.web.login_limit import LoginLimit
 from congreve.console.web.options import Options
 from congreve.console.web.refreshed import Refreshed
-from congreve.console.web.sessions import Session, Sessions
+from congreve.console.web.serving.login_limit import LoginLimit
+from congreve.console.web.serving.sessions import Session, Sessions
 from congreve.remoting.messages.signature import Credentials
 
 OPEN_AGE_S = 30.0

@@ -17,10 +17,10 @@ from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerError, BrokerNotFoundError, ClientError, RouteNotFoundError
 from congreve.console.web import views
 from congreve.console.web.audit import ConsoleAudit
-from congreve.console.web.gate import Gate, LoginError
 from congreve.console.web.options import Options
 from congreve.console.web.pages import STATIC, Pages, Visit, redirect, url
-from congreve.console.web.security import (
+from congreve.console.web.serving.gate import Gate, LoginError
+from congreve.console.web.serving.security import (
     CSRF_FIELD,
     FORM_MAX,
     SMALL_FORM_MAX,
@@ -31,7 +31,7 @@ from congreve.console.web.security import (
     read_form,
     set_session_cookie,
 )
-from congreve.console.web.sessions import COOKIE, new_id
+from congreve.console.web.serving.sessions import COOKIE, new_id
 
 Handler = Callable[[Visit], Awaitable[Response]]
 
