@@ -1,0 +1,172 @@
+"""Who may import whom: the arrows between packages, and the order of the rooms inside each.
+
+tests/tidy/test_arrows.py compares both with the code. tests/tidy/picture.py draws the picture of
+README.md and docs/architecture.md from ARROWS.
+"""
+
+#: What each package imports, beside itself: neither more nor less. The ground comes first.
+ARROWS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "records": ("base",),
+    "remoting": ("base",),
+    "io_backends": ("base",),
+    "engine": ("base", "records", "io_backends"),
+    "lake": ("base", "records", "engine"),
+    "namesrv": ("base", "remoting"),
+    "client": ("base", "records", "remoting"),
+    "broker": ("base", "records", "remoting", "engine"),
+    "congreve": (
+        "base",
+        "records",
+        "remoting",
+        "engine",
+        "lake",
+        "namesrv",
+        "client",
+        "broker",
+    ),
+    "spark": ("base", "records", "engine", "lake", "client", "congreve"),
+    "console": (
+        "base",
+        "records",
+        "remoting",
+        "io_backends",
+        "engine",
+        "lake",
+        "client",
+        "broker",
+        "congreve",
+    ),
+}
+
+#: In a few words, for the picture.
+JOBS = {
+    "records": "what a message is",
+    "remoting": "frames, connections",
+    "io_backends": "bytes to disk",
+    "engine": "log, queues, index",
+    "lake": "topics as tables",
+    "namesrv": "routes",
+    "client": "producers, consumers",
+    "broker": "requests, groups, delays",
+    "congreve": "serve, open_store",
+    "spark": "source and sink",
+    "console": "the command",
+}
+
+_ROOMS = {
+    "base": """
+        atomic byte_buffer byte_size clock cursor errors forks limited_log properties pthread
+        settings slices steps version
+        table_limit
+        """,
+    "records": """
+        byte_compare checksum errors inflate layout
+        byte_table host message
+        packed_host record
+        batches filter restore
+        columns
+        """,
+    "remoting": """
+        errors signatures wire
+        messages tls
+        lanes
+        transport
+        """,
+    "io_backends": """
+        errors limits bus_error write_group
+        backend disk mapping window
+        fault files mapped measure pages pool uring
+        probe
+        """,
+    "engine": """
+        errors file_sizes format health results rounds
+        config queue
+        log retention
+        read state
+        backends exported_queues recovery
+        index table_retention timer
+        housekeeping readable_store
+        store
+        replication
+        offline
+        """,
+    "lake": """
+        errors data_files
+        column_types data_file_writer durable progress queue_batches
+        commit_files continuity
+        table
+        bodies export row_groups status upkeep
+        follow restore table_archive
+        """,
+    "namesrv": """
+        errors
+        config
+        kvconfig routes
+        broker_processor route_processor settings_processor
+        server
+        """,
+    "client": """
+        ids logs namespace results user_code
+        errors
+        compression
+        received
+        message
+        checks outgoing
+        hooks subscription transport
+        producer pull
+        observability settings
+        consumer admin
+        """,
+    "broker": """
+        errors after_repair coalesced ha_frames side_process
+        error_responses java_properties listeners log_levels quota_limits
+        config
+        config_file console_process lake_process metadata quotas tls
+        figures group
+        accounts delay
+        transaction
+        send pull pull.lanes
+        fastpath
+        managers message_paths
+        replication
+        admin metrics registration
+        processors
+        broker
+        election pair
+        """,
+    "congreve": """
+        archive name_server store_reader table_archive
+        node
+        """,
+    "spark": """
+        errors retry
+        key_index offsets
+        options
+        schema sink
+        rows
+        cluster_source store_source table_files
+        lake_source
+        planning
+        admission pushdown
+        batch
+        snapshot stream
+        source union
+        session
+        demo
+        """,
+    "console": """
+        broker_conf flights loadgen log_limit notify option_types short_collections web
+        daemon_log lake report
+        accounts ask doctor messages serve store tune
+        bench demo dlq group quota replication timers top topic web.views
+        web.serving
+        main
+        """,
+}
+
+#: The rooms of each package, from the ground up. A room imports only rooms that come before it;
+#: those of one line do not need each other.
+ORDER: dict[str, tuple[str, ...]] = {
+    package: tuple(text.split()) for package, text in _ROOMS.items()
+}
