@@ -31,7 +31,7 @@ PLAIN_IMPORT = re.compile(r"^\s*c?import\s+([\w.]+)", re.MULTILINE)
 def modules() -> Mapping[str, tuple[Path, ...]]:
     """The files of each module, and of each package, by its dotted name.
 
-    Without the modules of ``python -m``, which nobody imports.
+    Without the modules of ``python -m``: they are the ends of all arrows.
     """
     found: dict[str, list[Path]] = {}
     for package, folder in PACKAGES.items():
