@@ -122,11 +122,12 @@ _MODULES = {
     "by_key": "producer.producer",
 }
 
+if not TYPE_CHECKING:  # for which each name would exist
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_MODULES.get(name, 'message')}", __name__)
-    value: object = getattr(module, name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_MODULES.get(name, 'message')}", __name__)
+        value: object = getattr(module, name)
+        globals()[name] = value
+        return value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
@@ -21,10 +21,11 @@ from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.table_archive import archive_of
 
 if TYPE_CHECKING:
-    from congreve.client.consumer.listening import Listener
+    from congreve.client.consumer.listening import BatchListener, Listener
     from congreve.client.consumer.lite_pull import SyncLitePullConsumer
+    from congreve.client.consumer.member import MemberOptions
     from congreve.client.consumer.push import PushConsumer, SyncPushConsumer
-    from congreve.client.producer.producer import Producer
+    from congreve.client.producer.producer import Producer, ProducerOptions
     from congreve.client.producer.sync_producer import SyncProducer
     from congreve.client.subscription import Sql
 
@@ -183,49 +184,85 @@ class Node(_Node):
     subscription: ``*``, tags joined with ``||``, or a congreve.client.Sql.
     """
 
-    def producer(self, group: str, **settings: Any) -> SyncProducer:
-        """A producer for this node; `settings` are congreve.client.Producer's."""
+    def producer(self, group: str, **options: Unpack[ProducerOptions]) -> SyncProducer:
+        """A producer for this node; `options` are congreve.client.Producer's."""
         from congreve.client import SyncProducer
 
-        return SyncProducer(self.address, group=group, **settings)
+        return SyncProducer(self.address, group=group, **options)
 
-    def consumer(self, group: str, topics: Topics, **settings: Any) -> SyncLitePullConsumer:
+    def consumer(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        auto_commit: bool = True,
+        **options: Unpack[MemberOptions],
+    ) -> SyncLitePullConsumer:
         """A member of a group whose poll() returns messages (RocketMQ: DefaultLitePullConsumer).
 
-        `settings` are congreve.client.LitePullConsumer's.
+        `auto_commit` and `options` are congreve.client.LitePullConsumer's.
         """
         from congreve.client import SyncLitePullConsumer
 
-        return SyncLitePullConsumer(self.address, group=group, topics=topics, **settings)
+        return SyncLitePullConsumer(
+            self.address, group=group, topics=topics, auto_commit=auto_commit, **options
+        )
 
     def push_consumer(
-        self, group: str, topics: Topics, listener: Listener, **settings: Any
+        self,
+        group: str,
+        topics: Topics,
+        listener: Listener | None = None,
+        *,
+        batch_listener: BatchListener | None = None,
+        **options: Unpack[MemberOptions],
     ) -> SyncPushConsumer:
-        """A member of a group that calls `listener` (RocketMQ: DefaultMQPushConsumer).
+        """A member of a group that calls `listener` or `batch_listener` (RocketMQ:
+        DefaultMQPushConsumer).
 
-        `settings` are congreve.client.PushConsumer's.
+        `options` are congreve.client.PushConsumer's.
         """
         from congreve.client import SyncPushConsumer
 
         return SyncPushConsumer(
-            self.address, group=group, topics=topics, listener=listener, **settings
+            self.address,
+            group=group,
+            topics=topics,
+            listener=listener,
+            batch_listener=batch_listener,
+            **options,
         )
 
 
 class AsyncNode(_Node):
     """A running name server and broker on the caller's event loop; `topics` as for Node."""
 
-    def producer(self, group: str, **settings: Any) -> Producer:
-        """A producer for this node; `settings` are congreve.client.Producer's."""
+    def producer(self, group: str, **options: Unpack[ProducerOptions]) -> Producer:
+        """A producer for this node; `options` are congreve.client.Producer's."""
         from congreve.client import Producer
 
-        return Producer(self.address, group=group, **settings)
+        return Producer(self.address, group=group, **options)
 
-    def consumer(self, group: str, topics: Topics, **settings: Any) -> PushConsumer:
+    def consumer(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        listener: Listener | None = None,
+        batch_listener: BatchListener | None = None,
+        **options: Unpack[MemberOptions],
+    ) -> PushConsumer:
         """A member of a group: iterate over it with ``async for``, or pass a `listener`.
 
-        `settings` are congreve.client.PushConsumer's (RocketMQ: DefaultMQPushConsumer).
+        `options` are congreve.client.PushConsumer's (RocketMQ: DefaultMQPushConsumer).
         """
         from congreve.client import PushConsumer
 
-        return PushConsumer(self.address, group=group, topics=topics, **settings)
+        return PushConsumer(
+            self.address,
+            group=group,
+            topics=topics,
+            listener=listener,
+            batch_listener=batch_listener,
+            **options,
+        )

@@ -1,7 +1,7 @@
 """The client of administrators, and topics (RocketMQ: DefaultMQAdminExt)."""
 
 import asyncio
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
@@ -14,6 +14,7 @@ from congreve.client.checks import check_topic
 from congreve.client.errors import ClientError
 from congreve.client.subscription import SQL92
 from congreve.client.transport.instance import ClientInstance
+from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.messages.admin_bodies import SubscriptionData
@@ -75,8 +76,11 @@ class AdminClient(ClientInstance):
     name server answers, another ClientError or a RemotingError when the request fails otherwise.
     """
 
-    def __init__(self, namesrv: str, **connection: Any) -> None:
-        super().__init__(namesrv, **connection)
+    def __init__(
+        self, namesrv: str, *, timeout_s: float = 3.0, **connection: Unpack[ConnectionOptions]
+    ) -> None:
+        check_options(self, connection, ConnectionOptions)
+        super().__init__(namesrv, timeout_s=timeout_s, **connection)
         self.brokers = Brokers(self)
         self.groups = GroupAdmin(self, self.brokers)
         self.timers = TimerAdmin(self, self.brokers)

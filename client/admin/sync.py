@@ -1,6 +1,6 @@
 """Administration by programs without an event loop (RocketMQ: DefaultMQAdminExt)."""
 
-from typing import Any
+from typing import Unpack
 
 from congreve.client.admin.client import AdminClient
 from congreve.client.admin.dead_letters import DeadLetterAdmin
@@ -8,6 +8,7 @@ from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
 from congreve.client.transport.loop_thread import SyncClient, SyncPart, blocking
+from congreve.client.transport.options import ConnectionOptions, check_options
 
 
 class SyncGroupAdmin(SyncPart[GroupAdmin]):
@@ -54,8 +55,11 @@ class SyncAdminClient(SyncClient[AdminClient]):
     AdminClient. (RocketMQ: DefaultMQAdminExt.)
     """
 
-    def __init__(self, namesrv: str, **connection: Any) -> None:
-        super().__init__("admin", lambda: AdminClient(namesrv, **connection))
+    def __init__(
+        self, namesrv: str, *, timeout_s: float = 3.0, **connection: Unpack[ConnectionOptions]
+    ) -> None:
+        check_options(self, connection, ConnectionOptions)
+        super().__init__("admin", lambda: AdminClient(namesrv, timeout_s=timeout_s, **connection))
         client = self._part
         self.groups = SyncGroupAdmin(self._thread, client.groups)
         self.traces = SyncTraceAdmin(self._thread, client.traces)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 from congreve.client.checks import (
     check_group,
@@ -21,6 +21,7 @@ from congreve.client.pull.pulling import Pulled, PullRequest, read_answer
 from congreve.client.subscription import ALL, Sql, subscribe
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.loop_thread import SyncClient, blocking
+from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.client.transport.route import MASTER_ID
 from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -38,11 +39,18 @@ HOLD_CHECK_S = 5.0
 """Interval in seconds at which RocketMQ checks held pulls; its answer may be that late."""
 
 
+class PullOptions(ConnectionOptions, total=False):
+    """Options of every consumer; see PullConsumer (RocketMQ: fields of DefaultMQPullConsumer)."""
+
+    timeout_s: float
+    hooks: Sequence[ConsumeHook]
+
+
 class PullConsumer(ClientInstance):
     """Pulls from chosen queues: ``async with PullConsumer("host:9876", group="g") as consumer``.
 
     It is not a member of its group and reads and writes the group's offsets only on request.
-    `hooks` see each pull that finds messages. `connection` holds ClientInstance's settings:
+    `hooks` see each pull that finds messages. `connection` holds ClientInstance's options:
     credentials, ssl, namespace.
 
     Every method raises RouteNotFoundError when no broker has the topic, BrokerError when the broker
@@ -57,8 +65,9 @@ class PullConsumer(ClientInstance):
         group: str,
         timeout_s: float = 3.0,
         hooks: Sequence[ConsumeHook] = (),
-        **connection: Any,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
+        check_options(self, connection, PullOptions)
         check_group(group, DEFAULT_GROUP)
         check_type("hooks", hooks, Sequence)
         for hook in hooks:
@@ -254,8 +263,9 @@ class SyncPullConsumer(SyncClient[PullConsumer]):
     those of PullConsumer. (RocketMQ: DefaultMQPullConsumer.)
     """
 
-    def __init__(self, namesrv: str, **settings: Any) -> None:
-        super().__init__("consumer", lambda: PullConsumer(namesrv, **settings))
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[PullOptions]) -> None:
+        check_options(self, options, PullOptions)
+        super().__init__("consumer", lambda: PullConsumer(namesrv, group=group, **options))
 
     queues = blocking(PullConsumer.queues)
     pull = blocking(PullConsumer.pull)

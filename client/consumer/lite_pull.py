@@ -4,9 +4,9 @@ DefaultLitePullConsumer)."""
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Unpack
 
-from congreve.client.consumer.member import GroupMember
+from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.errors import ClientStateError, InvalidSettingError
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.namespace import wrap_queue
@@ -15,6 +15,7 @@ from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 from congreve.client.subscription import Sql, subscribe
 from congreve.client.transport.loop_thread import SyncClient, blocking, in_loop
+from congreve.client.transport.options import check_options
 
 POLL_COUNT = 10
 POLL_S = 5.0
@@ -43,11 +44,11 @@ class LitePullConsumer(GroupMember):
         group: str,
         topics: Mapping[str, str | Sql] | None = None,
         auto_commit: bool = True,
-        settings: ConsumerSettings | None = None,
-        **options: Any,
+        **options: Unpack[MemberOptions],
     ) -> None:
-        settings = settings or ConsumerSettings(carry_subscription=True)
-        super().__init__(namesrv, group=group, topics=topics or {}, settings=settings, **options)
+        if options.get("settings") is None:
+            options["settings"] = ConsumerSettings(carry_subscription=True)
+        super().__init__(namesrv, group=group, topics=topics or {}, **options)
         if self.orderly:
             raise InvalidSettingError("a pull consumer has no listener, so it cannot be orderly")
         self.auto_commit = auto_commit
@@ -213,8 +214,23 @@ class SyncLitePullConsumer(SyncClient[LitePullConsumer]):
     results and errors are those of LitePullConsumer. (RocketMQ: DefaultLitePullConsumer.)
     """
 
-    def __init__(self, namesrv: str, **settings: Any) -> None:
-        super().__init__("lite consumer", lambda: LitePullConsumer(namesrv, **settings))
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | Sql] | None = None,
+        auto_commit: bool = True,
+        **options: Unpack[MemberOptions],
+    ) -> None:
+        check_options(self, options, MemberOptions)
+
+        def make() -> LitePullConsumer:
+            return LitePullConsumer(
+                namesrv, group=group, topics=topics, auto_commit=auto_commit, **options
+            )
+
+        super().__init__("lite consumer", make)
 
     queues = blocking(LitePullConsumer.queues)
     assign = blocking(LitePullConsumer.assign)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
 from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
-from congreve.client.consumer.consumer import PullConsumer
+from congreve.client.consumer.consumer import PullConsumer, PullOptions
 from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.rebalance import Strategy, averagely, share_of
@@ -30,6 +30,7 @@ from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
 from congreve.client.subscription import SQL92, Sql, Subscription, subscribe
+from congreve.client.transport.options import check_options
 from congreve.client.transport.route import MASTER_ID, TopicRoute
 from congreve.client.user_code import USER_ERRORS
 from congreve.records.message.topics import RETRY_PREFIX
@@ -56,13 +57,28 @@ AFTER_HEARTBEAT_S = 0.1
 """Delay before the next pull from a broker that has just received this client's heartbeat."""
 
 
+class MemberOptions(PullOptions, total=False):
+    """Options of every member of a group; see GroupMember (RocketMQ: fields of
+    DefaultMQPushConsumer)."""
+
+    model: MessageModel
+    strategy: Strategy
+    consume_from: ConsumeFrom
+    consume_timestamp_ms: int | None
+    settings: ConsumerSettings | None
+    orderly: bool
+    instance_name: str
+    local_offsets: Path
+    metrics: ConsumerMetrics | None
+
+
 class GroupMember(PullConsumer):
     """Base class of push and lite pull consumers. `topics` maps each topic to ``*``, tags separated
     by ``||``, or Sql.
 
     `consume_timestamp_ms` applies to ConsumeFrom.TIMESTAMP, half an hour ago by default.
-    `instance_name` gives a broadcasting client the same identity after a restart. `connection`
-    holds ClientInstance's settings: credentials, ssl, namespace. (RocketMQ: RebalanceImpl.)
+    `instance_name` gives a broadcasting client the same identity after a restart. Other options
+    are those of PullConsumer. (RocketMQ: RebalanceImpl.)
     """
 
     consume_type = "CONSUME_PASSIVELY"
@@ -83,14 +99,14 @@ class GroupMember(PullConsumer):
         instance_name: str = "DEFAULT",
         local_offsets: Path = LOCAL_OFFSETS,
         metrics: ConsumerMetrics | None = None,
-        timeout_s: float = 3.0,
-        **connection: Any,
+        **options: Unpack[PullOptions],
     ) -> None:
+        check_options(self, options, MemberOptions)
         check_member(model, consume_from, consume_timestamp_ms, strategy, settings, topics)
         check_type("orderly", orderly, bool)
         self._running_info = RunningInfo(self)
         self.stats = ConsumeStats(metrics)
-        super().__init__(namesrv, group=group, timeout_s=timeout_s, **connection)
+        super().__init__(namesrv, group=group, **options)
         group = self.group
         self.settings = settings or ConsumerSettings()
         self.model = model

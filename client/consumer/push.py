@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from congreve.client.consumer.concurrent import ConcurrentConsumption
 from congreve.client.consumer.listening import BatchListener, Listener, Listening, hooked
-from congreve.client.consumer.member import GroupMember
+from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.consumer.orderly import OrderlyConsumption
 from congreve.client.consumer.send_back import SendBack
 from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
@@ -20,6 +20,7 @@ from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, MessageModel
 from congreve.client.subscription import Sql
 from congreve.client.transport.loop_thread import SyncClient
+from congreve.client.transport.options import check_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +87,7 @@ class PushConsumer(GroupMember):
         topics: Mapping[str, str | Sql],
         listener: Listener | None = None,
         batch_listener: BatchListener | None = None,
-        **options: Any,
+        **options: Unpack[MemberOptions],
     ) -> None:
         super().__init__(namesrv, group=group, topics=topics, **options)
         if not topics:
@@ -266,5 +267,26 @@ class SyncPushConsumer(SyncClient[PushConsumer]):
     arguments and errors are those of PushConsumer. (RocketMQ: DefaultMQPushConsumer.)
     """
 
-    def __init__(self, namesrv: str, **settings: Any) -> None:
-        super().__init__("push consumer", lambda: PushConsumer(namesrv, **settings))
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | Sql],
+        listener: Listener | None = None,
+        batch_listener: BatchListener | None = None,
+        **options: Unpack[MemberOptions],
+    ) -> None:
+        check_options(self, options, MemberOptions)
+
+        def make() -> PushConsumer:
+            return PushConsumer(
+                namesrv,
+                group=group,
+                topics=topics,
+                listener=listener,
+                batch_listener=batch_listener,
+                **options,
+            )
+
+        super().__init__("push consumer", make)

@@ -5,7 +5,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Unpack
 
 from congreve.base.errors import CongreveError
 from congreve.client.hooks import (
@@ -19,6 +19,7 @@ from congreve.client.hooks import (
 from congreve.client.logs import Log
 from congreve.client.message import Message, ReceivedMessage
 from congreve.client.producer.producer import Producer
+from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
 from congreve.records.message.topics import TRACE_TOPIC
@@ -62,11 +63,17 @@ class TraceDispatcher:
     """Collects records and sends them in the background with a producer of its own (RocketMQ:
     AsyncTraceDispatcher).
 
-    `kind` is PRODUCE or CONSUME; `settings` are those of the inner producer: credentials, ssl.
+    `kind` is PRODUCE or CONSUME; `connection` holds ClientInstance's options.
     """
 
     def __init__(
-        self, namesrv: str, group: str, kind: str, *, topic: str = TRACE_TOPIC, **settings: Any
+        self,
+        namesrv: str,
+        group: str,
+        kind: str,
+        *,
+        topic: str = TRACE_TOPIC,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
         self.topic = topic
         self.dropped = 0
@@ -78,7 +85,7 @@ class TraceDispatcher:
             namesrv,
             group=f"{GROUP_PREFIX}-{group}-{kind}-{secrets.token_hex(4)}",
             send_timeout_s=SEND_TIMEOUT_S,
-            **settings,
+            **connection,
         )
 
     def add(self, record: str, keys: Iterable[str]) -> None:
@@ -142,16 +149,25 @@ class TraceHook(SendHook):
     """
 
     def __init__(
-        self, namesrv: str, group: str, *, topic: str = TRACE_TOPIC, **settings: Any
+        self,
+        namesrv: str,
+        group: str,
+        *,
+        topic: str = TRACE_TOPIC,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        self._settings: dict[str, Any] = {"topic": topic, **settings}
+        check_options(self, connection, ConnectionOptions)
+        self._connection = connection
+        self._topic = topic
         self._namesrv = namesrv
         self._group = group
         self._dispatcher: TraceDispatcher | None = None
 
     async def start(self) -> None:
         """Start the dispatcher."""
-        self._dispatcher = TraceDispatcher(self._namesrv, self._group, "PRODUCE", **self._settings)
+        self._dispatcher = TraceDispatcher(
+            self._namesrv, self._group, "PRODUCE", topic=self._topic, **self._connection
+        )
         await self._dispatcher.start()
 
     async def stop(self) -> None:
@@ -226,9 +242,16 @@ class ConsumeTraceHook(ConsumeHook):
     """
 
     def __init__(
-        self, namesrv: str, group: str, *, topic: str = TRACE_TOPIC, **settings: Any
+        self,
+        namesrv: str,
+        group: str,
+        *,
+        topic: str = TRACE_TOPIC,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        self._settings: dict[str, Any] = {"topic": topic, **settings}
+        check_options(self, connection, ConnectionOptions)
+        self._connection = connection
+        self._topic = topic
         self._namesrv = namesrv
         self._group = group
         self._dispatcher: TraceDispatcher | None = None
@@ -237,7 +260,9 @@ class ConsumeTraceHook(ConsumeHook):
     async def start(self) -> None:
         """Start the dispatcher."""
         self._loop = asyncio.get_running_loop()
-        self._dispatcher = TraceDispatcher(self._namesrv, self._group, "CONSUME", **self._settings)
+        self._dispatcher = TraceDispatcher(
+            self._namesrv, self._group, "CONSUME", topic=self._topic, **self._connection
+        )
         await self._dispatcher.start()
 
     async def stop(self) -> None:

@@ -4,9 +4,27 @@ imports neither library."""
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from congreve.client.errors import InvalidMessageError
+
+
+class ArrowArray(Protocol):
+    """An Arrow array, of any library."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        """Export the array."""
+
+
+class ArrowChunks(Protocol):
+    """An Arrow array in chunks, of any library."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the chunks."""
+
+
+Bodies = Iterable[bytes | bytearray | memoryview] | ArrowArray | ArrowChunks
+"""Bodies of messages; a numpy array counts as an iterable."""
 
 PIECE = 4096
 """Number of bodies taken at a time from an iterable that is neither a list nor an array."""

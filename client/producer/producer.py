@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
@@ -24,12 +24,14 @@ from congreve.client.ids import UniqueIds
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.outgoing import Outgoing, prepare, prepare_batches
+from congreve.client.producer.columns import Bodies
 from congreve.client.producer.many import BATCH_BYTES, IN_FLIGHT, outgoings_of, send_all
 from congreve.client.producer.request_reply import Requests, reply_message, reply_properties
 from congreve.client.producer.sending import Selector, Sender
 from congreve.client.results import SendResult
 from congreve.client.transport.faults import LatencyFaults
 from congreve.client.transport.instance import ClientInstance
+from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.records.message.properties import INSTANCE_ID
 from congreve.records.record import string_hash
 from congreve.remoting.messages.bodies import ProducerData
@@ -57,6 +59,21 @@ def by_key(key: str) -> Selector:
     return select
 
 
+class ProducerOptions(ConnectionOptions, total=False):
+    """Options of every producer; see Producer (RocketMQ: fields of DefaultMQProducer)."""
+
+    send_timeout_s: float
+    retries: int
+    max_message_size: int
+    compress_from: int
+    compression: CompressionType
+    retry_when_not_stored_ok: bool
+    latency_faults: bool
+    vip_channel: bool
+    hooks: Sequence[SendHook]
+    clock: Callable[[], float]
+
+
 class Producer(ClientInstance):
     """Sends messages: ``async with Producer("host:9876", group="g") as producer`` (RocketMQ:
     DefaultMQProducer).
@@ -65,7 +82,7 @@ class Producer(ClientInstance):
     preferably at another broker, within `send_timeout_s` in total. Bodies of `compress_from` bytes
     or more are compressed; `max_message_size` limits the size before compression. With
     `latency_faults` the producer avoids brokers that were slow or failed for a while. `hooks` are
-    called for every send. `connection` holds ClientInstance's settings: credentials, ssl,
+    called for every send. `connection` holds ClientInstance's options: credentials, ssl,
     namespace.
     """
 
@@ -84,8 +101,9 @@ class Producer(ClientInstance):
         vip_channel: bool = False,
         hooks: Sequence[SendHook] = (),
         clock: Callable[[], float] = time.time,
-        **connection: Any,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
+        check_options(self, connection, ProducerOptions)
         check_group(group, DEFAULT_GROUP)
         check_seconds("send_timeout_s", send_timeout_s)
         check_number("retries", retries, 0)
@@ -192,13 +210,17 @@ class Producer(ClientInstance):
         self,
         message: Message,
         callback: Callable[[asyncio.Task[SendResult]], None] | None = None,
-        **options: Any,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
     ) -> asyncio.Task[SendResult]:
         """Send without waiting; `callback` gets the task when it is done, in the current context.
 
         Options and errors are those of send(); an error is set on the task.
         """
-        task = asyncio.get_running_loop().create_task(self.send(message, **options))
+        sending = self.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+        task = asyncio.get_running_loop().create_task(sending)
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
         if callback is not None:
@@ -248,7 +270,7 @@ class Producer(ClientInstance):
     async def send_many(
         self,
         topic: str,
-        bodies: Any,
+        bodies: Bodies,
         *,
         tags: str | None = None,
         keys: str | None = None,

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Unpack
 
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.producer import Producer
+from congreve.client.producer.producer import Producer, ProducerOptions
 from congreve.client.producer.sending import Selector
 from congreve.client.producer.transaction import (
     TransactionProducer,
@@ -15,6 +15,7 @@ from congreve.client.producer.transaction import (
 )
 from congreve.client.results import SendResult
 from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
+from congreve.client.transport.options import check_options
 
 SyncExecute = Callable[[Message, SendResult], TransactionState]
 SyncCheck = Callable[[ReceivedMessage], TransactionState]
@@ -27,8 +28,9 @@ class SyncProducer(SyncClient[Producer]):
     those of Producer. Any thread may send. (RocketMQ: DefaultMQProducer.)
     """
 
-    def __init__(self, namesrv: str, **settings: Any) -> None:
-        super().__init__("producer", lambda: Producer(namesrv, **settings))
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[ProducerOptions]) -> None:
+        check_options(self, options, ProducerOptions)
+        super().__init__("producer", lambda: Producer(namesrv, group=group, **options))
 
     def send(
         self,
@@ -65,14 +67,18 @@ class SyncProducer(SyncClient[Producer]):
         self,
         message: Message,
         callback: Callable[[Future[SendResult]], None] | None = None,
-        **options: Any,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
     ) -> Future[SendResult]:
         """Send without waiting; `callback` gets the future when it is done, in the loop's thread.
 
         The callback must not block. Options and errors are those of send(); an error is set on the
         future.
         """
-        future = self._thread.submit(self._part.send(message, **options))
+        sending = self._part.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+        future = self._thread.submit(sending)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -104,12 +110,16 @@ class SyncTransactionProducer(SyncProducer):
     (RocketMQ: TransactionMQProducer.)
     """
 
-    def __init__(self, namesrv: str, *, check: SyncCheck, **settings: Any) -> None:
+    def __init__(
+        self, namesrv: str, *, group: str, check: SyncCheck, **options: Unpack[ProducerOptions]
+    ) -> None:
+        check_options(self, options, ProducerOptions)
+
         async def ask(message: ReceivedMessage) -> TransactionState:
             return await asyncio.to_thread(check, message)
 
         def make() -> TransactionProducer:
-            return TransactionProducer(namesrv, check=ask, **settings)
+            return TransactionProducer(namesrv, group=group, check=ask, **options)
 
         self._transactions = LoopThread("producer", make)
         self._thread = self._transactions

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
@@ -17,7 +17,7 @@ from congreve.client.errors import BrokerError, ClientError, TransactionEndError
 from congreve.client.hooks import EndContext
 from congreve.client.logs import Log
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
-from congreve.client.producer.producer import Producer
+from congreve.client.producer.producer import Producer, ProducerOptions
 from congreve.client.received import PulledRecords
 from congreve.client.results import SendResult, SendStatus
 from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
@@ -71,12 +71,14 @@ class TransactionProducer(Producer):
     transaction at a time (RocketMQ: TransactionMQProducer, TransactionListener).
     """
 
-    def __init__(self, namesrv: str, *, group: str, check: Check, **settings: Any) -> None:
+    def __init__(
+        self, namesrv: str, *, group: str, check: Check, **options: Unpack[ProducerOptions]
+    ) -> None:
         self._check = check
         self._checks: asyncio.Queue[tuple[RemotingCommand, Connection]] = asyncio.Queue(
             CHECKS_WAITING
         )
-        super().__init__(namesrv, group=group, **settings)
+        super().__init__(namesrv, group=group, **options)
 
     async def start(self) -> None:
         """Start the producer. Raises ClientStateError when it was started before."""
