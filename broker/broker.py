@@ -46,8 +46,9 @@ from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
+from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.listeners import host_port, parse_addresses
+from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.transport.background import to_thread_whole
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler

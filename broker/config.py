@@ -23,6 +23,8 @@ from congreve.broker.quota_limits import Kind, check_defaults
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.addresses import parse_name_servers
 from congreve.remoting.tls.settings import DEFAULT_FILE
 from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.transport.local_address import local_address
@@ -408,6 +410,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
+        try:
+            parse_name_servers(self.namesrv_addr)
+        except HeaderError as error:
+            raise ConfigError(f"namesrvAddr: {error}") from error
         parse_log_levels(self.log_levels)
         advertised_addresses(self.listeners, self.advertised_listeners)
         check_defaults(self.quota_texts)
@@ -487,7 +493,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     @property
     def name_servers(self) -> list[str]:
         """The addresses `host:port` in namesrvAddr, which `;` separates."""
-        return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+        return parse_name_servers(self.namesrv_addr)
 
     def changed(self, texts: Mapping[str, str]) -> "BrokerConfig":
         """A copy with other values by the keys of broker.conf; unknown keys are ignored.

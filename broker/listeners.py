@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.remoting.errors import HeaderError
-from congreve.remoting.messages.listeners import format_addresses, host_port, parse_addresses
+from congreve.remoting.messages.addresses import host_port
+from congreve.remoting.messages.listeners import format_addresses, parse_addresses
 
 _ANY = ("0.0.0.0", "::")
 

@@ -227,7 +227,8 @@ def broker(
 
 def _addresses(listeners: tuple[str, ...]) -> dict[str, tuple[str, int]]:
     """The hosts and ports of listeners, by name. Raises HeaderError."""
-    from congreve.remoting.messages.listeners import host_port, parse_addresses
+    from congreve.remoting.messages.addresses import host_port
+    from congreve.remoting.messages.listeners import parse_addresses
 
     further = parse_addresses(",".join(listeners))
     return {name: host_port(address) for name, address in further.items()}

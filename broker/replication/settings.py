@@ -9,7 +9,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
 from congreve.broker.tls import ha_certificates, ha_client_ssl
 from congreve.remoting.errors import HeaderError
-from congreve.remoting.messages.listeners import host_port
+from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.tls.certificates import ServerCertificates
 
 

@@ -43,10 +43,10 @@ class PendingRequest:
         try:
             async with asyncio.timeout_at(deadline):
                 return await self.future
-        except TimeoutError as error:
+        except TimeoutError:
             raise RequestReplyTimeoutError(
                 f"no reply to request {self.properties[CORRELATION_ID]} in time; it was sent"
-            ) from error
+            ) from None
 
 
 class Requests:

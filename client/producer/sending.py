@@ -13,6 +13,7 @@ from congreve.client.errors import (
     BrokerNotFoundError,
     ClientError,
     InvalidSettingError,
+    NoNameServerError,
     RouteNotFoundError,
     SendTimeoutError,
 )
@@ -98,7 +99,8 @@ class Sender:
         """Return the result of the successful attempt; `timeout_s` limits all attempts together.
 
         With a queue or a selector there is one attempt. An attempt waits until a broker with the
-        topic accepts messages. Raises RouteNotFoundError when none does within `timeout_s` seconds,
+        topic accepts messages. Raises NoNameServerError when no name server says which these are,
+        RouteNotFoundError when none of them does within `timeout_s` seconds,
         SendTimeoutError when an attempt is not confirmed within that time, another ClientError or a
         RemotingError when all attempts fail.
         """
@@ -125,7 +127,7 @@ class Sender:
                 )
                 try:
                     route = await self._route(outgoing, queue, deadline)
-                except RouteNotFoundError:
+                except (NoNameServerError, RouteNotFoundError):
                     raise _late(outgoing) from error
                 continue
             if (
@@ -253,8 +255,8 @@ class Sender:
     async def _route(
         self, outgoing: Outgoing, queue: MessageQueue | None, deadline: float
     ) -> TopicRoute:
-        """The topic's route, once messages can be sent to it. Raises RouteNotFoundError when that
-        is not before `deadline`."""
+        """The topic's route, once messages can be sent to it. Raises NoNameServerError or
+        RouteNotFoundError when that is not before `deadline`."""
         topic = outgoing.topic
         route = self._routes.known(topic)
         if route is not None and route.is_writable(queue):
@@ -264,13 +266,16 @@ class Sender:
                 return self._routes.wait_writable(topic, queue, deadline)
             async with asyncio.timeout_at(deadline):
                 return await self._routes.find_writable(topic, queue)
-        except TimeoutError as error:
+        except TimeoutError:
             if self._routes.known(topic) is None:
-                raise _late(outgoing) from error
+                raise NoNameServerError(
+                    f"no name server named the brokers of topic {topic} until the send's timeout;"
+                    " the message was not sent"
+                ) from None
             lack = "writable queue" if queue is None else f"master of {queue.broker_name}"
             raise RouteNotFoundError(
                 f"topic {topic} had no {lack} until the send's timeout; the message was not sent"
-            ) from error
+            ) from None
 
     def _check_time(self, outgoing: Outgoing, deadline: float, error: Exception) -> None:
         """Raises SendTimeoutError when no time is left for another attempt."""

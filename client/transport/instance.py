@@ -43,7 +43,7 @@ class ClientInstance:
     `namespace` becomes a prefix of the names of topics and groups.
 
     Raises NoNameServerError when `namesrv` is empty, InvalidNameError when the namespace is
-    invalid, InvalidSettingError when another setting is.
+    invalid, InvalidSettingError when an address or another setting is.
     """
 
     def __init__(

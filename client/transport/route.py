@@ -11,6 +11,7 @@ from congreve.client.errors import (
     BrokerError,
     BrokerNotFoundError,
     ClientError,
+    InvalidSettingError,
     NoNameServerError,
     RouteNotFoundError,
 )
@@ -20,9 +21,11 @@ from congreve.remoting.errors import (
     BodyError,
     ConnectError,
     ConnectionLostError,
+    HeaderError,
     RemotingError,
     RequestTimeoutError,
 )
+from congreve.remoting.messages.addresses import parse_name_servers
 from congreve.remoting.messages.bodies import MessageQueue, TopicRouteData
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -52,7 +55,10 @@ class NameServers:
     """
 
     def __init__(self, addresses: str, remoting: RemotingClient, *, timeout_s: float) -> None:
-        self.addresses = [part.strip() for part in addresses.split(";") if part.strip()]
+        try:
+            self.addresses = parse_name_servers(addresses)
+        except HeaderError as error:
+            raise InvalidSettingError(f"name server {error}") from None
         if not self.addresses:
             raise NoNameServerError(
                 f"no name server in {addresses!r}: host:port;host:port is expected"

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 
 from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.addresses import host_port
 
 LISTENERS_MAX = 16
 TEXT_MAX = 2048
 """Characters."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]{1,255}")
 
 
 def parse_addresses(text: str) -> dict[str, str]:
@@ -32,11 +32,3 @@ def parse_addresses(text: str) -> dict[str, str]:
 def format_addresses(addresses: Mapping[str, str]) -> str:
     """The text of parse_addresses()."""
     return ",".join(f"{name}={address}" for name, address in addresses.items())
-
-
-def host_port(address: str) -> tuple[str, int]:
-    """The host, without brackets, and the port. Raises HeaderError."""
-    host, _, port = address.rpartition(":")
-    if not _HOST.fullmatch(host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise HeaderError(f"{address[:300]!r} is not an address: write HOST:PORT")
-    return host.strip("[]"), int(port)

@@ -102,8 +102,8 @@ class RemotingClient:
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self.connection(address)
-        except TimeoutError as error:
-            raise RequestTimeoutError(f"no connection to {address} in time") from error
+        except TimeoutError:
+            raise RequestTimeoutError(f"no connection to {address} in time") from None
         if not connection.is_writable:
             await connection.wait_writable(deadline - asyncio.get_running_loop().time())
         return connection
@@ -150,10 +150,10 @@ class RemotingClient:
                 _, connection = await loop.create_connection(
                     self._connection, host.strip("[]"), int(port), ssl=self._ssl
                 )
-        except TimeoutError as error:
+        except TimeoutError:
             raise ConnectError(
                 f"no connection to {address} within {self.connect_timeout_s:g} s"
-            ) from error
+            ) from None
         except (OSError, OverflowError, UnicodeError) as error:  # a label that is empty or too long
             reason = str(error) or "the server closed it during the handshake of TLS"
             raise ConnectError(f"no connection to {address}: {reason}") from error

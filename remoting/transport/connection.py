@@ -389,10 +389,10 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 while self._writable is not None and not self.closed:
                     await self._writable.wait()
-        except TimeoutError as error:
+        except TimeoutError:
             raise RequestTimeoutError(
                 f"{self}: the peer took no bytes for {timeout_s:g} s"
-            ) from error
+            ) from None
 
     # --- the end
 

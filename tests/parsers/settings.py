@@ -16,6 +16,7 @@ from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.records.filter.syntax import FilterCompiler
+from congreve.remoting.messages.addresses import parse_name_servers
 from congreve.remoting.messages.listeners import parse_addresses
 from congreve.spark.offsets import parse_offsets, parse_timestamps
 from congreve.spark.options import parse as parse_options
@@ -107,6 +108,12 @@ def _for_operators() -> Iterator[Parser]:
         ("remoting/messages/listeners.py",),
         lambda data: parse_addresses(text(data)),
         [b"outside=203.0.113.5:10921,inside=10.0.0.5:10911", b"a=[fe80::1]:1;b=host:2"],
+    )
+    yield Parser(
+        "addresses of name servers",
+        ("remoting/messages/addresses.py",),
+        lambda data: parse_name_servers(text(data)),
+        [b"10.0.0.1:9876;[fe80::1]:9876; mq.example:1", b"http://a:1,b:2", b"10.0.0.1"],
     )
     yield Parser(
         "log levels",

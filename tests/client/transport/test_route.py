@@ -1,12 +1,13 @@
 """Routes and name servers."""
 
 import asyncio
+import traceback
 
 import pytest
 from harness.fake_cluster import FakeCluster
 
-from congreve.client import Producer, PullConsumer
-from congreve.client.errors import NoNameServerError, RouteNotFoundError
+from congreve.client import Message, Producer, PullConsumer
+from congreve.client.errors import InvalidSettingError, NoNameServerError, RouteNotFoundError
 from congreve.client.transport.instance import ClientInstance
 from congreve.namesrv.server import NameServer
 from tests.client.lookups import record_lookups
@@ -21,11 +22,42 @@ async def test_next_name_server_is_asked_when_one_fails() -> None:
 
 
 async def test_the_error_names_each_name_server_that_failed() -> None:
-    async with ClientInstance("127.0.0.1:1;127.0.0.1:2;nonsense") as client:
+    async with ClientInstance("127.0.0.1:1;127.0.0.1:2;nowhere.invalid:1") as client:
         with pytest.raises(NoNameServerError) as caught:
             await client.routes.find("T")
-        for part in ("127.0.0.1:1", "127.0.0.1:2", "nonsense"):
+        for part in ("127.0.0.1:1", "127.0.0.1:2", "nowhere.invalid:1"):
             assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "cure"),
+    [
+        ("10.0.0.1:9876,10.0.0.2:9876", "put ; between addresses"),
+        ("http://10.0.0.1:9876", "write HOST:PORT without http://"),
+        ("10.0.0.2:9876;10.0.0.1", "has no port: write HOST:PORT, such as 10.0.0.1:9876"),
+        ("10.0.0.1:abc", "write HOST:PORT"),
+        ("10.0.0.1:99999", "write HOST:PORT"),
+        (":9876", "write HOST:PORT"),
+        ("10.0.0.1:9876/", "write HOST:PORT"),
+    ],
+)
+def test_an_error_names_the_cure_of_a_wrong_address(addresses: str, cure: str) -> None:
+    with pytest.raises(InvalidSettingError, match=cure) as caught:
+        Producer(addresses, group="p")
+    assert shown_errors(caught.value) == 1
+
+
+async def test_a_silent_name_server_is_one_error_that_names_what_failed() -> None:
+    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    host, port = silent.sockets[0].getsockname()
+    async with silent, Producer(f"{host}:{port}", group="p") as producer:
+        with pytest.raises(NoNameServerError, match="the message was not sent") as caught:
+            await producer.send(Message(topic="T", body=b"x"), timeout_s=0.05)
+    assert shown_errors(caught.value) == 1
+
+
+def shown_errors(error: BaseException) -> int:
+    return "".join(traceback.format_exception(error)).count("Traceback")
 
 
 async def test_simultaneous_lookups_send_one_request() -> None:
