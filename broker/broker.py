@@ -283,10 +283,9 @@ class Broker(Lifecycle):
             own_key=config.broker_access_key,
             changed=self._accounts_changed,
             reply_topic=reply_topic(config),
-            replay_window_ms=config.acl_replay_window_mills,
         )
         if not access.can_compile:
-            logger.warning("aclReplayWindowMills, or no SHA-1: the event loop serves all requests")
+            logger.warning("OpenSSL's SHA-1 is out of reach: the event loop serves all requests")
             config.network_threads = 0
         return access
 

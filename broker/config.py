@@ -43,6 +43,9 @@ VIP_DISTANCE = 2
 # RocketMQ's spelling of these differs from the rule.
 _BROKER_KEYS = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2"}
 
+_REPLAY_WINDOW = "aclReplayWindowMills"
+"""A setting that promised security and is gone: a broker that wants it must not start without."""
+
 
 def _camel(field: str) -> str:
     first, *others = field.split("_")
@@ -195,10 +198,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     acl_open_name_servers: bool = False
     """Start with `aclEnable` although a name server has no accounts, as RocketMQ's name servers:
     [Accounts](accounts.md#the-name-server). Congreve only."""
-    acl_replay_window_mills: Annotated[int, Range(0, 3_600_000)] = 0
-    """A signed request passes only once, at most so long in ms after it was signed:
-    [Accounts](accounts.md#copies-of-requests). 0 lets any signed request pass, as RocketMQ does.
-    Congreve only."""
     broker_access_key: Annotated[str, Show.NEVER] = ""
     """The account that signs the broker's requests to name servers; empty: they are not signed.
     Congreve only."""
@@ -500,6 +499,12 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
         Raises ConfigError for the first value that is not allowed.
         """
+        if texts.get(_REPLAY_WINDOW, "0").strip() not in ("", "0"):
+            raise ConfigError(
+                f"{_REPLAY_WINDOW}={texts[_REPLAY_WINDOW]}: brokers do not tell a request from a "
+                "copy of it any more: remove the key, and set tls.server.mode=enforcing in "
+                "tlsConfigFile, which keeps others from copying one"
+            )
         try:
             mine = settings.parse(BrokerConfig, texts)
             theirs = settings.parse(StoreConfig, texts)

@@ -11,7 +11,6 @@ from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.permissions import rules
-from congreve.broker.accounts.replays import ReplayGuard
 from congreve.broker.errors import ConfigError
 from congreve.broker.group.clients import ClientChannel
 from congreve.engine.store import MessageStore
@@ -19,12 +18,7 @@ from congreve.records.message.message import Record
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.signature import (
-    ACCESS_KEY,
-    ANTI_REPLAY,
-    Credentials,
-    RequestNumbers,
-)
+from congreve.remoting.messages.signature import ACCESS_KEY, Credentials
 from congreve.remoting.signatures.hmac_sha1 import load_sha1
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
@@ -38,8 +32,7 @@ class AccessControl:
     now.
     Only administrators read `reply_topic`, and where brokers park messages.
     `own_key` is the access key with which the broker signs its own requests; empty: it does not.
-    With a `replay_window_ms` each request passes only once, and only within that time after it was
-    signed. (RocketMQ: PlainAccessValidator.)
+    (RocketMQ: PlainAccessValidator.)
     """
 
     def __init__(
@@ -52,7 +45,6 @@ class AccessControl:
         own_key: str,
         changed: Callable[[], Awaitable[None]],
         reply_topic: str,
-        replay_window_ms: int = 0,
     ) -> None:
         self.files = files
         self._followed = FollowedAccounts(files, self._take_changes)
@@ -62,11 +54,9 @@ class AccessControl:
         self._sha1 = load_sha1()
         self.table: AccountTable | None = None
         """The accounts for compiled code, once the store is open."""
-        self._replays = ReplayGuard(replay_window_ms, clock) if replay_window_ms else None
-        self._numbers = RequestNumbers(clock.now)
         self._private = NOT_FOR_CONSUMERS | {reply_topic}
         table = rules(self._find, self._private)
-        self._gate = Gate(lambda: self.accounts, table, AuditLog(clock), peer_log, self._replays)
+        self._gate = Gate(lambda: self.accounts, table, AuditLog(clock), peer_log)
 
     @property
     def accounts(self) -> Accounts:
@@ -86,12 +76,12 @@ class AccessControl:
 
     @property
     def can_compile(self) -> bool:
-        """Whether compiled code can check requests: it cannot check their numbers."""
-        return self._sha1 is not None and self._replays is None
+        """Whether compiled code can check requests: OpenSSL's SHA-1 is within its reach."""
+        return self._sha1 is not None
 
     def compile(self) -> None:
         """Make the table for compiled code; the store is open."""
-        if self._sha1 is not None and self.can_compile:
+        if self._sha1 is not None:
             self.table = AccountTable(self._sha1, self._private)
             self.table.replace(self.accounts.by_key.values())
 
@@ -149,6 +139,4 @@ class AccessControl:
     def _sign_as(self, key: str, request: RemotingCommand) -> None:
         account = self.accounts.by_key.get(key)
         if account is not None:
-            if self._replays is not None:
-                request.ext_fields[ANTI_REPLAY] = self._numbers.next()
             Credentials(access_key=key, secret_key=account.secret_key).sign(request)

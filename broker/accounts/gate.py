@@ -11,7 +11,6 @@ from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.errors import AccessDeniedError
 from congreve.broker.accounts.permissions import Rule
-from congreve.broker.accounts.replays import ReplayGuard
 from congreve.broker.errors import BrokerError
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -22,10 +21,7 @@ from congreve.remoting.transport.peer_log import PeerLog
 
 
 class Gate:
-    """Passes requests to their handlers if the current accounts permit them.
-
-    With `replays` a signed request passes only once.
-    """
+    """Passes requests to their handlers if the current accounts permit them."""
 
     def __init__(
         self,
@@ -33,13 +29,11 @@ class Gate:
         rules: Mapping[int, Rule],
         audit: AuditLog,
         peer_log: PeerLog,
-        replays: ReplayGuard | None = None,
     ) -> None:
         self._accounts = accounts
         self._rules = rules
         self._audit = audit
         self._peer_log = peer_log
-        self._replays = replays
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers behind the gate. Raises BrokerError for a code without a rule."""
@@ -64,8 +58,6 @@ class Gate:
         ) -> Answer | Awaitable[Answer]:
             try:
                 access_key = self._check(rule, request, connection)
-                if access_key is not None and self._replays is not None:
-                    self._replays.check(access_key, request)
             except CongreveError as error:
                 return self._refused(rule, request, connection, error)
             if rule.admin and not rule.routine:

@@ -70,7 +70,7 @@ class ClientInstance:
             timeout_s=timeout_s,
             handlers=self._handlers(),
             ssl=ssl,
-            before_request=None if credentials is None else credentials.signer(),
+            before_request=None if credentials is None else credentials.sign,
             on_close=self._connection_closed,
         )
         self.name_servers = NameServers(namesrv, self._remoting, timeout_s=timeout_s)

@@ -8,20 +8,12 @@ SessionCredentials, AclUtils, AclSigner.)
 import base64
 import hashlib
 import hmac
-import secrets
-import time
-from collections.abc import Callable
-from itertools import count
-from typing import NamedTuple
 
 import msgspec
 
 from congreve.remoting.messages.command import RemotingCommand
 
 ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken"
-
-ANTI_REPLAY = "AntiReplay"
-"""A further signed field, with which a broker can tell a request from a copy of it."""
 
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 """Clients add this field of QUERY_MESSAGE before or after they sign, depending on their version.
@@ -30,76 +22,16 @@ RocketMQ's brokers leave it out of the signature, and so does sign().
 """
 
 
-class Numbered(NamedTuple):
-    """The content of ANTI_REPLAY: when the request was signed (ms), and its number in a series."""
-
-    time: int
-    series: str
-    number: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Numbered | None":
-        """Read ``TIME/SERIES/NUMBER``; None if the text is something else."""
-        moment, _, rest = text.partition("/")
-        series, _, number = rest.partition("/")
-        if not (_is_number(moment) and 0 < len(series) <= SERIES_MAX and _is_number(number)):
-            return None
-        return cls(int(moment), series, int(number))
-
-
-SERIES_MAX = 64
-"""Characters of the name of a series."""
-_DIGITS_MAX = 18
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class RequestNumbers:
-    """Makes the values of ANTI_REPLAY; `series` is a unique name."""
-
-    def __init__(self, now_ms: Callable[[], int] = _now_ms, series: str | None = None) -> None:
-        self._now_ms = now_ms
-        self._series = series or secrets.token_urlsafe(12)
-        self._numbers = count(1)
-
-    def next(self) -> str:
-        """The value for the next request. Any thread may call it."""
-        return f"{self._now_ms()}/{self._series}/{next(self._numbers)}"
-
-
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """Access key and secret of a client, for brokers with ``aclEnable=true`` (RocketMQ:
-    SessionCredentials).
-
-    With `replay_protection` requests are numbered, for a broker with ``aclReplayWindowMills``;
-    other brokers ignore the numbers.
-    """
+    SessionCredentials)."""
 
     access_key: str
     secret_key: str
     security_token: str | None = None
-    replay_protection: bool = False
 
     def __repr__(self) -> str:
         return f"Credentials(access_key={self.access_key!r})"
-
-    def signer(self) -> Callable[[RemotingCommand], None]:
-        """Signs the requests of one client."""
-        if not self.replay_protection:
-            return self.sign
-        numbers = RequestNumbers()
-
-        def sign(request: RemotingCommand) -> None:
-            request.ext_fields[ANTI_REPLAY] = numbers.next()
-            self.sign(request)
-
-        return sign
 
     def sign(self, request: RemotingCommand) -> None:
         """Add the fields of the signature to a request; an earlier signature is replaced."""

@@ -52,6 +52,10 @@ def test_sync_flush_is_the_default(tmp_path: Path) -> None:
         ("flushDelayOffsetInterval=0", r"broker\.conf:2: flushDelayOffsetInterval=0"),
         ("fileReservedTime=-1", r"broker\.conf:2: fileReservedTime=-1"),
         ("key=\\u00zz", r"broker\.conf: line 2: \\u00zz"),
+        (
+            "aclReplayWindowMills=60000",
+            r"broker\.conf:2: aclReplayWindowMills=60000: .*tls\.server\.mode=enforcing",
+        ),
         ("messageDelayLevel=1s 5x", r"broker\.conf:2: messageDelayLevel has '5x'"),
     ],
 )
@@ -88,6 +92,11 @@ def test_unknown_keys_are_reported_and_not_returned() -> None:
     assert config.apply({"secretKey": "12345", "traceOn": "false"}) == ["secretKey"]
     assert "secretKey" not in config.as_properties()
     assert config.as_properties()["brokerIP1"] == config.broker_ip1
+
+
+def test_the_removed_replay_window_of_0_is_reported_as_without_effect(tmp_path: Path) -> None:
+    loaded = load_config(write(tmp_path, "aclReplayWindowMills=0\n"))
+    assert loaded.unknown == [(1, "aclReplayWindowMills")]
 
 
 def test_the_shown_configuration_can_be_read_again() -> None:

@@ -36,7 +36,6 @@ from congreve.records.restore import COMMITTED, DELAYED, TIMED, restored
 from congreve.remoting.messages import bodies
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.signature import Numbered
 from congreve.remoting.transport.connection import Connection
 
 from .parser import Parser, text
@@ -83,12 +82,6 @@ def _records() -> Iterator[Parser]:
             .encode()
             .encode()
         ],
-    )
-    yield Parser(
-        "number of a request",
-        ("remoting/messages/signature.py",),
-        lambda data: Numbered.parse(text(data)),
-        [b"1700000000000/a-series/17"],
     )
     yield Parser(
         "login of a slave",
