@@ -1,7 +1,7 @@
 """A limit for log lines that an attack or a full disk would repeat endlessly.
 
-It works in any process and with any log handler. console/log_limit.py limits all other lines of
-the daemons.
+It works in any process and with any log handler. console/daemon/log_limit.py limits all other lines
+of the daemons.
 """
 
 import logging

@@ -46,17 +46,17 @@ from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
+from congreve.remoting.loop.background import to_thread_whole
+from congreve.remoting.loop.loop_thread import Lifecycle
+from congreve.remoting.loop.periodic import Periodic
+from congreve.remoting.loop.watchdog import Watchdog, logged_holds
 from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.listeners import parse_addresses
-from congreve.remoting.transport.background import to_thread_whole
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
-from congreve.remoting.transport.loop_thread import Lifecycle
-from congreve.remoting.transport.periodic import Periodic
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
-from congreve.remoting.transport.watchdog import Watchdog, logged_holds
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from congreve.broker.metadata.topic_recovery import TopicRecovery
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.loop.pieces import Pieces
 
 
 class Managers:

@@ -10,6 +10,8 @@ from functools import partial
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.remoting.errors import BodyError, RemotingError
+from congreve.remoting.loop.background import BackgroundTask, stop_all
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     KVTable,
     RegisterBrokerBody,
@@ -26,10 +28,8 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.messages.listeners import format_addresses
 from congreve.remoting.messages.register_body import INFLATED_MAX, deflated, registration_steps
-from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
-from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 

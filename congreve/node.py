@@ -15,9 +15,9 @@ from congreve.broker.errors import ConfigError
 from congreve.broker.pair import pair_broker_name, pair_master, paired_slave
 from congreve.broker.tls import server_settings
 from congreve.name_server import name_server
+from congreve.remoting.loop.loop_thread import Lifecycle
 from congreve.remoting.transport.guard import most_connections
 from congreve.remoting.transport.local_address import LOOPBACK
-from congreve.remoting.transport.loop_thread import Lifecycle
 from congreve.table_archive import archive_of
 
 if TYPE_CHECKING:

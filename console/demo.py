@@ -26,9 +26,9 @@ from congreve.client.admin import AdminClient
 from congreve.client.consumer.push import ConsumeFrom, PushConsumer
 from congreve.client.message import Message
 from congreve.client.producer.producer import Producer
+from congreve.console.daemon.serve import PORT
 from congreve.console.flights import flights
 from congreve.console.report import show
-from congreve.console.serve import PORT
 from congreve.node import serve
 
 TOPIC = "flights"

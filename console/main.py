@@ -16,9 +16,9 @@ from congreve.base.errors import CongreveError
 from congreve.base.version import __version__
 
 COMMANDS = {
-    "run": ("congreve.console.serve:run", "Run a name server and a broker in one process."),
-    "namesrv": ("congreve.console.serve:namesrv", "Run a name server."),
-    "broker": ("congreve.console.serve:broker", "Run a broker with a broker.conf."),
+    "run": ("congreve.console.daemon.serve:run", "Run a name server and a broker in one process."),
+    "namesrv": ("congreve.console.daemon.serve:namesrv", "Run a name server."),
+    "broker": ("congreve.console.daemon.serve:broker", "Run a broker with a broker.conf."),
     "topic": ("congreve.console.topic:topic", "List, create, delete and inspect topics."),
     "group": ("congreve.console.group:group", "List groups, show lag, reset offsets."),
     "dlq": ("congreve.console.dlq:dlq", "List, count and resend dead letters."),

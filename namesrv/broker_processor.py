@@ -10,6 +10,7 @@ from congreve.namesrv.errors import RegistrationError
 from congreve.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KvConfig
 from congreve.namesrv.routes import BrokerIdentity, RouteTable
 from congreve.remoting.errors import ConnectionLostError
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     DataVersion,
     KVTable,
@@ -32,7 +33,6 @@ from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.messages.register_body import read_registration
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KvConfig
 from congreve.namesrv.routes import RouteTable, Steps
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import TopicList
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -16,7 +17,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 
 class RouteProcessor:

@@ -13,13 +13,13 @@ from congreve.namesrv.kvconfig import KvConfig, KvStore
 from congreve.namesrv.route_processor import RouteProcessor
 from congreve.namesrv.routes import RouteTable
 from congreve.namesrv.settings_processor import SettingsProcessor
+from congreve.remoting.loop.background import BackgroundTask
+from congreve.remoting.loop.loop_thread import Lifecycle
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.tls.certificates import ServerCertificates
-from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard, SharedLimits
-from congreve.remoting.transport.loop_thread import Lifecycle
-from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
 
 logger = logging.getLogger(__name__)

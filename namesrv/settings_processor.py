@@ -8,6 +8,7 @@ from congreve.base.properties import format_properties, parse_properties
 from congreve.namesrv.config import MAX_UPDATE, NamesrvConfig
 from congreve.namesrv.errors import ConfigError
 from congreve.namesrv.kvconfig import KvConfig, KvStore
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import KVTable
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -19,7 +20,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 
 class SettingsProcessor:

@@ -10,6 +10,7 @@ from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
     ConsumeStats,
@@ -18,7 +19,6 @@ from congreve.remoting.messages.bodies import (
     OffsetWrapper,
     TopicConfig,
 )
-from congreve.remoting.transport.pieces import Pieces
 
 
 class GroupConsumeStats:

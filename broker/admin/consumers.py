@@ -16,6 +16,7 @@ from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.record import parse_offset_message_id
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     ConsumerConnection,
     GetConsumerStatusBody,
@@ -37,7 +38,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
+from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages.bodies import (
     GroupList,
     MessageQueue,
@@ -35,7 +36,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages.bodies import (
     MessageQueue,
     TopicConfig,
@@ -32,7 +33,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import EncodedUntilChanged, Pieces
 
 """Priority, reading, writing and inheritance (RocketMQ: PermName)."""
 

@@ -12,9 +12,9 @@ from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
-from congreve.remoting.transport.wake_up_timer import WakeUpTimer
 
 logger = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from congreve.records.message.properties import KEYS, REAL_TOPIC, UNIQ_KEY
 from congreve.records.message.recall_handle import RecallHandle
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.records.record import decode_record
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     DelayedCount,
     DelayedCounts,
@@ -38,7 +39,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 HOUR_MS = 3_600_000
 STEP = 2_048  # queue entries between two turns of the event loop

@@ -14,7 +14,7 @@ from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.redelivery import PresentQueue
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from congreve.remoting.transport.periodic import Periodic
+from congreve.remoting.loop.periodic import Periodic
 
 DURABLE_LIMIT_S = 30.0
 

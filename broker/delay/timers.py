@@ -23,7 +23,7 @@ from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
-from congreve.remoting.transport.wake_up_timer import WakeUpTimer
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 
 logger = logging.getLogger(__name__)
 

@@ -45,8 +45,8 @@ from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
-from congreve.remoting.transport.background import BackgroundTask, stop_all
-from congreve.remoting.transport.loop_thread import Lifecycle
+from congreve.remoting.loop.background import BackgroundTask, stop_all
+from congreve.remoting.loop.loop_thread import Lifecycle
 
 logger = logging.getLogger(__name__)
 

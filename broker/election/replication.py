@@ -26,8 +26,8 @@ from congreve.broker.replication.state import ElectionState, ReplicationState
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.transport.client import RemotingClient
-from congreve.remoting.transport.periodic import Periodic
 
 LOOK_S = 0.005
 """How often a master that is alone looks what is on its disk (SYNC_FLUSH), in seconds."""

@@ -15,6 +15,7 @@ from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.message.names import GROUP_NAME_MAX
 from congreve.records.message.topics import retry_topic
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     BrokerData,
     CheckClientRequestBody,
@@ -32,7 +33,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 HEARTBEAT_MAX = 192 * 1024
 """Bytes of a heartbeat: some six hundred subscriptions, unless a filter is long."""

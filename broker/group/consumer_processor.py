@@ -8,6 +8,7 @@ from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -24,7 +25,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 LOCK_BODY_MAX = 192 * 1024
 """Bytes of a request for locks: some two thousand queues."""

@@ -16,10 +16,10 @@ from congreve.broker.group.locks import RebalanceLockManager
 from congreve.broker.group.notifier import GroupNotifier
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
-from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from congreve.base.steps import at_once
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
 from congreve.broker.group.consumers import ConsumerGroup
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.loop.pieces import Pieces
 
 PAUSE_S = 0.05
 """Seconds between two rounds."""

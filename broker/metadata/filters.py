@@ -27,10 +27,10 @@ from congreve.broker.metadata.table_text import (
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.filter.program import FilterProgram
 from congreve.records.filter.syntax import SQL92, FilterCompiler
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import SubscriptionData
 from congreve.remoting.messages.body import Body
-from congreve.remoting.transport.pieces import Pieces
 
 logger = logging.getLogger(__name__)
 

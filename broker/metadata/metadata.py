@@ -12,7 +12,7 @@ from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.state.state_file import DISK, FileSystem
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.loop.pieces import Pieces
 
 
 class Metadata:

@@ -14,8 +14,8 @@ from congreve.broker.quota_limits import Use
 from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.replication.state import ReplicationState
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.watchdog import Watchdog, thread_cpu_s
 from congreve.remoting.transport.guard import ConnectionGuard
-from congreve.remoting.transport.watchdog import Watchdog, thread_cpu_s
 
 GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
 

@@ -28,10 +28,10 @@ from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.table_lag import TableLag
 from congreve.broker.quotas.quotas import Quotas
+from congreve.remoting.loop.periodic import Periodic
+from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.loop.watchdog import Watchdog
 from congreve.remoting.transport.guard import ConnectionGuard
-from congreve.remoting.transport.periodic import Periodic
-from congreve.remoting.transport.pieces import Pieces
-from congreve.remoting.transport.watchdog import Watchdog
 
 PIECE_S = 0.0012
 """A piece of a collection, after which the event loop serves requests."""

@@ -10,8 +10,8 @@ from typing import TypeVar
 from congreve.broker.pull.slow_readers import SlowReaders
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.transport.connection import Connection
-from congreve.remoting.transport.wake_up_timer import WakeUpTimer
 
 K = TypeVar("K")
 

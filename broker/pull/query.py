@@ -7,6 +7,7 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.filters import ConsumerFilterManager
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -23,7 +24,6 @@ from congreve.remoting.messages.headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.pieces import Pieces
 
 ENTRIES_MAX = 2_000  # of one answer
 

@@ -22,10 +22,10 @@ from congreve.broker.replication.state import SlaveState
 from congreve.broker.replication.strangers import Stranger, Strangers
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.event_fd import EventFd
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.tls.errors import NotEncryptedError
 from congreve.remoting.tls.relay import Opened, RelayedSocket, TlsRelay
-from congreve.remoting.transport.event_fd import EventFd
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import os
 
 from congreve.broker.ha_frames import FRAME_MAX, HEADER
 from congreve.broker.replication.slave_connection import ReplicationError
-from congreve.remoting.transport.event_fd import EventFd
+from congreve.remoting.loop.event_fd import EventFd
 
 cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int microseconds)

@@ -19,10 +19,10 @@ from congreve.broker.replication.table_copies import TableCopies
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.state.confirmed import ConfirmedFile
+from congreve.remoting.loop.background import BackgroundTask
+from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
-from congreve.remoting.transport.periodic import Periodic
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.tls.relay import TlsRelay, connect_relay
-from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)

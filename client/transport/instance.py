@@ -15,12 +15,12 @@ from congreve.client.ids import client_id
 from congreve.client.logs import Log
 from congreve.client.transport.route import REFRESH_S, STALE_S, NameServers, RouteCache
 from congreve.remoting.errors import RemotingError
+from congreve.remoting.loop.background import BackgroundTask, stop_all
 from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData
 from congreve.remoting.messages.codes import LanguageCode, RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.messages.signature import Credentials
-from congreve.remoting.transport.background import BackgroundTask, stop_all
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler

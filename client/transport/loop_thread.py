@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from congreve.client.errors import ClientStateError
 from congreve.client.transport.instance import ClientInstance
-from congreve.remoting.transport import loop_thread
+from congreve.remoting.loop import loop_thread
 
 C_co = TypeVar("C_co", bound=ClientInstance, covariant=True)
 Part = TypeVar("Part")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from congreve.console.broker_conf import config_options, read_config
+from congreve.console.daemon.broker_conf import config_options, read_config
 from congreve.console.option_types import FiniteRange
 from congreve.console.report import access_option, connection, output_option, show, tls_option
 

@@ -17,8 +17,8 @@ from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol
+from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.tls.certificates import ServerCertificates
-from congreve.remoting.transport.background import BackgroundTask
 from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler

@@ -12,8 +12,8 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.remoting.errors import RequestTimeoutError
+from congreve.remoting.loop.watchdog import Watchdog
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.watchdog import Watchdog
 
 from .big_broker import BigBroker, big_broker
 

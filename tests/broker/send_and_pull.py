@@ -20,13 +20,13 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from congreve.remoting.transport.pieces import Pieces
 
 #: Where the body begins in a record of IPv4 hosts.
 BODY_AT = 88

@@ -20,6 +20,7 @@ from congreve.broker.metadata import topics as topics_module
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.registration import NameServerRegistration
 from congreve.namesrv.server import NameServer
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     RegisterBrokerBody,
     TopicConfig,
@@ -35,7 +36,6 @@ from congreve.remoting.messages.register_body import (
 )
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
-from congreve.remoting.transport.pieces import Pieces
 from congreve.remoting.transport.server import RemotingServer
 
 T = TypeVar("T")

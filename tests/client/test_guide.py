@@ -17,7 +17,7 @@ import redis
 
 import congreve
 import congreve.client
-from congreve.remoting.transport.loop_thread import LoopThread
+from congreve.remoting.loop.loop_thread import LoopThread
 
 GUIDE = Path(__file__).parents[2] / "docs" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)

@@ -15,7 +15,7 @@ import msgspec
 
 from congreve.broker.broker import Broker
 from congreve.broker.config_file import load_config
-from congreve.console.serve import serve
+from congreve.console.daemon.serve import serve
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK
 

@@ -21,12 +21,12 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record, parse_offset_message_id
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     EndTransactionRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from congreve.remoting.transport.pieces import Pieces
 from harness.killed_store import copy_running
 
 BORN = 1_700_000_000_000

@@ -39,9 +39,9 @@ from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
 from congreve.engine.timer.run import PAIR, Run
 from congreve.namesrv.kvconfig import KvConfig
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import bodies
 from congreve.remoting.messages.body import Body
-from congreve.remoting.transport.pieces import Pieces
 
 from .messages import RECORDS
 from .parser import Parser, field_names, text

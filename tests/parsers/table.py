@@ -26,7 +26,7 @@ _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 ELSEWHERE: dict[str, str] = {
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
-    "console/broker_conf.py": _NO_PARSER,
+    "console/daemon/broker_conf.py": _NO_PARSER,
     "lake/durable.py": "reads columns that this program has built",
     "broker/pull/archived_pulls.py": "reads columns that this program has built",
     "records/columns/stored.py": "reads columns that this program has built",
@@ -60,7 +60,7 @@ ELSEWHERE: dict[str, str] = {
     "client/pull/bulk_reader.py": _HANDS_ON,
     "client/producer/columns.py": _NO_PARSER,
     "client/consumer/rebalance.py": "reads a digest of its own",
-    "console/serve.py": _HANDS_ON,
+    "console/daemon/serve.py": _HANDS_ON,
     "engine/log/commit_log.pyx": _BYTES_OF_STORE,
     "engine/queue/consume_queue.pyx": _BYTES_OF_STORE,
     "engine/queue/queue_entries.pyx": _BYTES_OF_STORE,

@@ -18,7 +18,7 @@ from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message
 from congreve.client.producer.producer import Producer
 from congreve.namesrv.server import NameServer
-from congreve.remoting.transport.loop_thread import LoopThread
+from congreve.remoting.loop.loop_thread import LoopThread
 
 pyspark = pytest.importorskip("pyspark")
 

@@ -68,7 +68,7 @@ _ROOMS = {
         columns
         """,
     "remoting": """
-        errors signatures wire
+        errors loop signatures wire
         messages tls
         lanes
         transport
@@ -156,9 +156,9 @@ _ROOMS = {
         demo
         """,
     "console": """
-        broker_conf flights loadgen log_limit notify option_types short_collections web
-        daemon_log lake report
-        accounts ask doctor messages serve store tune
+        flights loadgen option_types web
+        lake report
+        accounts ask daemon doctor messages store tune
         bench demo dlq group quota replication timers top topic web.views
         web.serving
         main

@@ -22,6 +22,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     ConsumerData,
     ConsumeStatsList,
@@ -29,7 +30,6 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-from congreve.remoting.transport.pieces import Pieces
 
 HOUR = 3_600_000
 CONFIG = BrokerConfig(broker_name="b")

@@ -9,7 +9,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.members import Steps
 from congreve.engine.config import StoreConfig
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.loop.pieces import Pieces
 
 from ..tool import local_config
 

@@ -25,7 +25,7 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
-from congreve.remoting.transport.event_fd import EventFd
+from congreve.remoting.loop.event_fd import EventFd
 
 HOST = "127.0.0.1"
 SETTINGS = ReplicationSettings(False, 1 << 20, 60.0, 60.0, "*")

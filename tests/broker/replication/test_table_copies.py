@@ -18,6 +18,7 @@ from congreve.broker.replication.table_copies import (
     TableCopies,
 )
 from congreve.engine.errors import StoreError
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     TableChanges,
@@ -25,7 +26,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.pieces import Pieces
 
 
 class Peer:

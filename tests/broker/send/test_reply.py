@@ -18,9 +18,9 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import decode_properties, encode_properties
 from congreve.records.record import decode_record
 from congreve.remoting.errors import RequestTimeoutError
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from congreve.remoting.transport.pieces import Pieces
 
 NOW = 1_700_000_000_000
 TOPIC = "C_REPLY_TOPIC"

@@ -9,12 +9,12 @@ from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record, encode_record
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     ConsumerSendMsgBackRequestHeader,
 )
-from congreve.remoting.transport.pieces import Pieces
 
 from ..send_and_pull import BODY_AT, text
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from congreve.remoting.transport.watchdog import Watchdog, logged_holds
+from congreve.remoting.loop.watchdog import Watchdog, logged_holds
 
 
 def compute(seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from congreve.console.log_limit import LogLimit
+from congreve.console.daemon.log_limit import LogLimit
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
-from congreve.remoting.transport.wake_up_timer import WakeUpTimer
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LATER_S = 3600.0

@@ -82,7 +82,7 @@ def test_a_daemon_without_standard_output_serves(tmp_path: Path) -> None:
 
 SERVED = """
 import gc, os, signal
-from congreve.console.serve import serve
+from congreve.console.daemon.serve import serve
 
 async def enter(stack):
     loaded = [[] for _ in range(100_000)]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from congreve.console.daemon_log import JsonLines, TextLines
+from congreve.console.daemon.daemon_log import JsonLines, TextLines
 
 
 def record(text: str = "a %s", *, error: Exception | None = None) -> logging.LogRecord:

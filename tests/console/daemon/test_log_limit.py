@@ -2,7 +2,7 @@
 
 import logging
 
-from congreve.console.log_limit import LINES_MAX, WINDOW_S, LogLimit
+from congreve.console.daemon.log_limit import LINES_MAX, WINDOW_S, LogLimit
 
 
 def test_a_repeated_line_is_limited_and_counted() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from congreve.remoting.transport.background import (
+from congreve.remoting.loop.background import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     BackgroundTask,

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from congreve.remoting.transport.pieces import Pieces
+from congreve.remoting.loop.pieces import Pieces
 
 
 class Work:

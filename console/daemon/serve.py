@@ -17,11 +17,11 @@ from pathlib import Path
 import click
 
 from congreve.base.errors import CongreveError
-from congreve.console.broker_conf import config_options, parse_setting, read_config
-from congreve.console.daemon_log import log_options, start_log
-from congreve.console.notify import Notifier
+from congreve.console.daemon.broker_conf import config_options, parse_setting, read_config
+from congreve.console.daemon.daemon_log import log_options, start_log
+from congreve.console.daemon.notify import Notifier
+from congreve.console.daemon.short_collections import ShortCollections
 from congreve.console.report import tls_file_option
-from congreve.console.short_collections import ShortCollections
 
 PORT = click.IntRange(0, 65535)
 """The type of a port option."""

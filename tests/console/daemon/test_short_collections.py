@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from congreve.console.short_collections import THRESHOLDS, ShortCollections
+from congreve.console.daemon.short_collections import THRESHOLDS, ShortCollections
 
 OBJECTS = 200_000
 

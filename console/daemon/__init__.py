@@ -1,0 +1,1 @@
+"""`congreve run`, `broker`, `namesrv` and their log."""
