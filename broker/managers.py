@@ -47,6 +47,7 @@ class Managers:
             clock,
             undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1),
             present_queue=topics.present_queue,
+            first_files=store.first_files,
         )
         self.transactions = Transactions(
             config=config,

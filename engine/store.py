@@ -17,6 +17,7 @@ from congreve.engine.log.cold_reads import ColdReads
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.flush_policy import FlushTimer
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
@@ -61,6 +62,7 @@ class MessageStore(ReadableStore):
     """Whether the last user of the folder closed it cleanly, from start() on."""
     left_clean = False
     """Whether close() has made everything durable."""
+    _open = False
 
     def __init__(
         self,
@@ -122,6 +124,7 @@ class MessageStore(ReadableStore):
             disk_use=disk_use,
             tables=TableRetention.of(exported_topics, queues, config.own_dir, files),
         )
+        self.first_files = QueueFileMaker(queues, self._housekeeping.maintenance)
         self.flush_timer = FlushTimer(
             config,
             written=lambda: log.max_offset,
@@ -130,7 +133,6 @@ class MessageStore(ReadableStore):
         )
         mark = DurableMarkFile(config.own_dir, files)
         self._marks = DurableMarks(mark, log, self.backend, self.health, interval_s=mark_interval_s)
-        self._open = False
         self._no_space: tuple[str, int] | None = None  # why a message found no space, at which end
 
     # --- life
@@ -230,6 +232,7 @@ class MessageStore(ReadableStore):
         self._open = False
         self._late_checks.stop()
         self.repairs.stop()
+        self.first_files.stop()
         self._housekeeping.stop()
         self._marks.stop()
         self.flush_timer.stop()

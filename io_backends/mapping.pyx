@@ -59,12 +59,14 @@ cdef class Mapping:
         if size <= 0:
             raise BackendError(f"cannot map {path}: its size must be positive, not {size}")
         self.path, self.size, self.writable = path, size, writable
-        name = os.fsencode(path)
+        cdef bytes name = os.fsencode(path)
+        cdef const char *at_name = name
         if create:
             flags |= O_CREAT | O_EXCL
-        fd = c_open(name, flags, 0o644)
-        if fd < 0:
+        with nogil:  # a slow disk holds up no other thread
+            fd = c_open(at_name, flags, 0o644)
             failed = errno
+        if fd < 0:
             if failed == EEXIST:
                 raise BackendError(f"cannot create {path}: it already exists")
             if failed == ENOENT:

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from congreve.base.clock import Clock
 from congreve.broker.delay.recalls import Recalls
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
@@ -22,7 +23,8 @@ LEVEL_CHUNK = 4_000  # messages of one level, before those of the next level
 CLOCK_STEP_S = 1.0  # the longest time between two reads of the wall clock, which may be set
 READ_MAX = 256 << 20  # log bytes since delayOffset.json, after which it is written again
 STORE_REFUSES_S = 0.1
-REPAIR_STEP_S = 0.01  # between two checks of a level whose queue is being repaired
+# Between two checks of a level whose queue is being repaired, or that waits for a new queue's file.
+REPAIR_STEP_S = 0.01
 DISK_FAILED_S = 10.0
 
 
@@ -74,12 +76,18 @@ class ScheduleMessageService:
         *,
         undeliverable: Callable[[], object] = lambda: None,
         present_queue: PresentQueue | None = None,
+        first_files: QueueFileMaker | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
-        self._redelivery = Redelivery(store.log, store.queues, present_queue=present_queue)
+        self._redelivery = Redelivery(
+            *(store.log, store.queues),
+            present_queue=present_queue,
+            lacks_file=None if first_files is None else first_files.is_missing,
+        )
         self._undeliverable = undeliverable
+        self._first_files = first_files
         self._timer = WakeUpTimer(self._round)
         self._running = False
         self._saved_end: int | None = None  # the log's end in the file; None without a file
@@ -277,6 +285,9 @@ class ScheduleMessageService:
             return DISK_FAILED_S
         if run.damaged:
             self._repairs[level] = after, self._store.repairs.start(queue, after)
+            return REPAIR_STEP_S
+        if self._first_files is not None and run.fileless is not None:
+            self._first_files.make(*run.fileless)
             return REPAIR_STEP_S
         if run.next_due:
             return max(run.next_due - now, 0) / 1000

@@ -10,6 +10,7 @@ from congreve.broker.delay.recalls import Recalls
 from congreve.broker.delay.timers import TimerMessageService
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.redelivery import PresentQueue
@@ -23,7 +24,8 @@ class DelayedMessages:
     """Starts and stops both services; a slave reads their files but delivers no messages.
 
     They call `undeliverable` when the topic of undeliverable messages has a new one, and deliver to
-    the queue that `present_queue` returns for a topic and a queue id.
+    the queue that `present_queue` returns for a topic and a queue id. The thread of `first_files`
+    makes the files of new queues, and deliveries to them wait.
     """
 
     def __init__(
@@ -33,14 +35,21 @@ class DelayedMessages:
         *,
         undeliverable: Callable[[], object] = lambda: None,
         present_queue: PresentQueue | None = None,
+        first_files: QueueFileMaker | None = None,
     ) -> None:
         self._store = store
         self.recalls = Recalls(store, clock)
         self.levels = ScheduleMessageService(
-            store, clock, self.recalls, undeliverable=undeliverable, present_queue=present_queue
+            *(store, clock, self.recalls),
+            undeliverable=undeliverable,
+            present_queue=present_queue,
+            first_files=first_files,
         )
         self.timers = TimerMessageService(
-            store, clock, self.recalls, undeliverable=undeliverable, present_queue=present_queue
+            *(store, clock, self.recalls),
+            undeliverable=undeliverable,
+            present_queue=present_queue,
+            first_files=first_files,
         )
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files

@@ -19,6 +19,7 @@ from congreve.broker.delay.levels import (
 from congreve.broker.delay.recalls import TIMED, Recalls
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
@@ -47,6 +48,7 @@ class TimerMessageService:
         *,
         undeliverable: Callable[[], object] = lambda: None,
         present_queue: PresentQueue | None = None,
+        first_files: QueueFileMaker | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -56,8 +58,10 @@ class TimerMessageService:
             store.queues,
             roll_ms=store.config.timer_roll_ms,
             present_queue=present_queue,
+            lacks_file=None if first_files is None else first_files.is_missing,
         )
         self._undeliverable = undeliverable
+        self._first_files = first_files
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None
         self._job: asyncio.Task[None] | None = None
@@ -137,6 +141,9 @@ class TimerMessageService:
         if self._redelivery.failure is not None:
             logger.error("timed messages wait for the disk: %s", self._redelivery.failure)
             return DISK_FAILED_S
+        if self._first_files is not None and self._redelivery.fileless is not None:
+            self._first_files.make(*self._redelivery.fileless)
+            return REPAIR_STEP_S
         if more or done:
             return 0.0
         wait_ms = index.next_wake - now

@@ -155,16 +155,21 @@ cdef class FastPath(FrameSink):
     cdef bint room_made(self, Stop stop) except -1:
         """Make room for the current send, in memory or in files.
 
-        False if no disk space can be reserved: then a Python handler fails with the reason.
+        False if no disk space can be reserved, when a Python handler fails with the reason, or if
+        the queue has no file: a handler waits for a thread that makes it.
         """
         cdef int64_t before = monotonic_ns()
         if stop == STOP_QUEUE:
-            self.open_queue()
+            return self.open_queue()
         elif stop == STOP_PARK_QUEUE:
             self.delays.open_queue()
         elif stop == STOP_ANSWER_BUFFER:
             grow_answers(&self.sends.answers, self.sends.wanted_bytes)
         else:
+            if stop == STOP_QUEUE_ROOM:
+                full = <ConsumeQueue> self.sends.full_queue
+                if self.store.first_files.is_missing(full.topic, full.queue_id):
+                    return False
             try:
                 with self.log.lock:
                     if stop == STOP_SEGMENT:
@@ -231,9 +236,15 @@ cdef class FastPath(FrameSink):
         self.sends.arrivals.count = 0
 
     def open_queue(self):
-        """Open the queue of the current send, which the topic table does not have yet."""
+        """Open the queue of the current send, which the topic table does not have yet.
+
+        False if a handler must wait for its file.
+        """
         topic = self.sends.topic.name.bytes[:self.sends.topic.name.length].decode()
+        if self.store.first_files.is_missing(topic, self.send.queue_id):
+            return False
         self.topics.set_queue(topic, self.store.queues.get(topic, self.send.queue_id))
+        return True
 
     # --- a chunk, without the GIL
 

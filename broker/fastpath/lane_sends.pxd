@@ -39,8 +39,8 @@ cdef class LaneSends(LaneSink):
     cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef bint resume(self, Stop stop) noexcept nogil
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil
-    cdef int open_queue(self) except -1
-    cdef int make_room(self) except -1
+    cdef bint open_queue(self) except -1
+    cdef bint make_room(self) except -1
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef void find_queues(self) noexcept nogil
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil

@@ -244,11 +244,11 @@ cdef class LaneSends(LaneSink):
             if stop == STOP_QUEUE and self.path.header.code == END_TRANSACTION:
                 return False
             elif stop == STOP_QUEUE:
-                self.open_queue()
+                return self.open_queue()
             elif stop == STOP_PARK_QUEUE:
                 self.path.delays.open_queue()
             elif stop == STOP_QUEUE_ROOM:
-                self.make_room()
+                return self.make_room()
             elif stop == STOP_ANSWER_BUFFER:
                 grow_answers(&self.sends.answers, self.sends.wanted_bytes)
             else:
@@ -258,17 +258,23 @@ cdef class LaneSends(LaneSink):
             return False  # the loop fails in the same way, and its answer has the reason
         return True
 
-    cdef int open_queue(self) except -1:
+    cdef bint open_queue(self) except -1:
+        """Open the queue of the current send; False if the loop must wait for its file."""
         cdef bytes name = self.path.send.topic.data[:self.path.send.topic.length]
         topic = name.decode()
         if topic not in self.path.topics:
             raise KeyError(topic)
+        if self.store.first_files.is_missing(topic, self.path.send.queue_id):
+            return False
         queue = self.store.queues.get(topic, self.path.send.queue_id)
         self.path.topics.set_queue(topic, queue)
-        return 0
+        return True
 
-    cdef int make_room(self) except -1:
-        """Make room in the full queue, unless its topic was deleted meanwhile."""
+    cdef bint make_room(self) except -1:
+        """Make room in the full queue, unless its topic was deleted meanwhile.
+
+        False if the loop must wait for its first file.
+        """
         cdef void *queue = self.sends.full_queue
         cdef Slice topic = self.sends.full_topic
         if (
@@ -277,9 +283,12 @@ cdef class LaneSends(LaneSink):
             or queue == <void *> self.path.transactions.op_queue
             or queue == self.path.delays.queue
         ):
+            full = <ConsumeQueue> queue
+            if self.store.first_files.is_missing(full.topic, full.queue_id):
+                return False
             with self.path.log.lock:
                 (<ConsumeQueue> queue).make_room()
-        return 0
+        return True
 
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the current frame to the loop; later sends wait for it if their order matters."""

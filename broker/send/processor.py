@@ -24,6 +24,7 @@ from congreve.broker.send.checks import (
     region_fields,
 )
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.new_queues import put_in_turn
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.broker.transaction.service import TransactionService
@@ -38,7 +39,12 @@ from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Host, Record
 from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.recall_handle import RecallHandle
-from congreve.records.message.topics import RETRY_PREFIX, TIMER_TOPIC
+from congreve.records.message.topics import (
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_QUEUE_ID,
+)
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -105,19 +111,21 @@ class SendMessageProcessor:
             header = read_send_header(request)
             self._checks.check(header, request, connection)
             record, wait = self._record(header, request, connection)
+            if properties.TIMER_DEL_UNIQUE_KEY in record.properties and not header.batch:
+                return self._recall(record, wait, request, connection)
+            queue = self._queue_of(record, header)
         except RefusedError as refused:
             return self._answer(request, refused.code, str(refused), {})
         except HeaderError as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
-        if properties.TIMER_DEL_UNIQUE_KEY in record.properties and not header.batch:
-            return self._recall(record, wait, request, connection)
         is_retry = header.topic.startswith(RETRY_PREFIX)
-        missing = self._metadata.missing(
+        saved = self._metadata.missing(
             topics=(header.topic, record.topic),
             group=header.topic.removeprefix(RETRY_PREFIX) if is_retry else None,
         )
-        store = partial(self._store_one, record, wait, header, request, connection)
-        return store() if missing is None else self._store_later(missing, store, request)
+        put = partial(self._store_one, record, wait, header, request, connection)
+        answer = put_in_turn(put, self._store, queue, saved=saved)
+        return self._later(answer, request) if isinstance(answer, Awaitable) else answer
 
     async def _recall(
         self, record: Record, wait: bool, request: RemotingCommand, connection: Connection
@@ -136,18 +144,23 @@ class SendMessageProcessor:
             return self._answer(request, refused.code, str(refused), {})
         return self._stored(put, record, wait, request, connection)
 
-    async def _store_later(
-        self,
-        missing: Awaitable[object],
-        store: Callable[[], RemotingCommand | None],
-        request: RemotingCommand,
+    def _queue_of(self, record: Record, header: SendMessageRequestHeader) -> tuple[str, int]:
+        """Topic and id of the queue that gets the message's entry."""
+        if header.batch:
+            return record.topic, record.queue_id
+        if half_messages.is_half(record):
+            return TRANS_HALF_TOPIC, TRANS_QUEUE_ID
+        parked = park(record, self._store.config, self._clock.now())
+        return parked.topic, parked.queue_id
+
+    async def _later(
+        self, answer: Awaitable[RemotingCommand | None], request: RemotingCommand
     ) -> RemotingCommand | None:
-        """Store the message once its topic is on disk; a kill would hide it otherwise."""
+        """The answer once its topic is on disk; a kill would hide the message otherwise."""
         try:
-            await missing
+            return await answer
         except StoreError as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
-        return store()
 
     def _store_one(
         self,

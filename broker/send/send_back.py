@@ -13,6 +13,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.new_queues import put_in_turn
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
@@ -98,17 +99,10 @@ class SendBackProcessor:
             again = retry_or_dead_letter(again, header.group, self._store.config)
         if again.topic != target.topic_name:
             self._topics.create_internal(again.topic, 1)
-        missing = self._metadata.missing(topics=(again.topic,), group=header.group)
-        store = partial(self._store_one, again, header.group, origin, request, connection)
-        return store() if missing is None else self._store_later(missing, store)
-
-    async def _store_later(
-        self,
-        missing: Awaitable[object],
-        store: Callable[[], RemotingCommand | None],
-    ) -> RemotingCommand | None:
-        await missing
-        return store()
+        saved = self._metadata.missing(topics=(again.topic,), group=header.group)
+        parked = park_for_level(again, self._store.config)
+        put = partial(self._store_one, again, header.group, origin, request, connection)
+        return put_in_turn(put, self._store, (parked.topic, parked.queue_id), saved=saved)
 
     def _store_one(
         self,

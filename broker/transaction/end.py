@@ -1,7 +1,8 @@
 """Ends and resumes transactions (RocketMQ: EndTransactionProcessor)."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from congreve.base.clock import Clock
 from congreve.broker.after_repair import after_repair
@@ -10,6 +11,7 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.send.checks import put_code
 from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.send.new_queues import put_in_turn
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore
@@ -59,7 +61,9 @@ class EndTransactionProcessor:
             RequestCode.RESUME_CHECK_HALF_MESSAGE: after_repair(repairs, self.resume),
         }
 
-    def end(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+    def end(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         """Commit or roll back one half message; "unknown" changes nothing and gets no answer."""
         header = EndTransactionRequestHeader.read(request)
         if self._config.is_slave:
@@ -75,6 +79,17 @@ class EndTransactionProcessor:
                 request.remark,
             )
             return None
+        half, _ = self._open_half(header)
+        queues = self._service.queues_of(half, commits=commits)
+        return put_in_turn(partial(self._end, header, request, connection), self._store, *queues)
+
+    def _end(
+        self,
+        header: EndTransactionRequestHeader,
+        request: RemotingCommand,
+        connection: Connection,
+    ) -> RemotingCommand | None:
+        commits = header.commit_or_rollback == SysFlag.TRANSACTION_COMMIT
         half, offset = self._open_half(header)
         if commits:
             when_asked = bool(header.from_transaction_check)

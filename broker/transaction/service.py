@@ -142,6 +142,15 @@ class TransactionService:
             return self._settle(half, offset) or put
         return put
 
+    def queues_of(self, half: Record, *, commits: bool) -> list[tuple[str, int]]:
+        """Topics and ids of the queues that get entries when the transaction ends."""
+        queues = [(TRANS_OP_HALF_TOPIC, TRANS_QUEUE_ID)]
+        stored = self._store.read(half.physical_offset)
+        if commits and stored is not None:
+            committed = self._parked(restored(stored, COMMITTED))
+            queues.append((committed.topic, committed.queue_id))
+        return queues
+
     def _parked(self, committed: Record) -> Record:
         """The committed message, parked if it has a delay that can be used.
 

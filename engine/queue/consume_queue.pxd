@@ -30,8 +30,9 @@ cdef class ConsumeQueue(QueueEntries):
     cdef WritableMappings writable  # the queues that are mapped for writing,
     cdef bint counted           # among them this one,
     cdef int64_t max_seen       # which had its end here when evict() last looked at it
-    cdef Mapping ahead          # a later file that make_room() mapped for a batch
+    cdef Mapping ahead          # a later file that make_room() mapped for a batch, or the first one
     cdef int64_t ahead_base
+    cdef object making          # the lock of the thread that makes a file
 
     # Appends one entry; the caller has made sure that free_entries > 0. One writer.
     cdef void put(self, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil

@@ -3,6 +3,8 @@
 from libc.errno cimport ENOMEM
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
+import threading
+
 from congreve.base.atomic cimport load_acquire, store_release
 from congreve.base.cursor cimport load_i32, load_i64, store_i32, store_i64
 from congreve.engine.format cimport CQ_AT_SIZE, CQ_AT_TAGS_CODE, CQ_ENTRY, CQ_FILLER_SIZE
@@ -90,8 +92,8 @@ def forget_entries(queues):
 cdef class ConsumeQueue(QueueEntries):
     """One queue of one topic: 20-byte entries with the positions of messages in the log.
 
-    RocketMQ: ConsumeQueue. One thread appends; others may read and flush. Its methods raise
-    BackendError if the disk fails, StoreFormatError for inconsistent files or offsets.
+    RocketMQ: ConsumeQueue. One thread appends; others may read, flush, or make the first file. Its
+    methods raise BackendError if the disk fails, StoreFormatError for wrong files or offsets.
 
     The first entry creates `folder`. `file_size` is in bytes, rounded up to whole entries.
     """
@@ -100,6 +102,12 @@ cdef class ConsumeQueue(QueueEntries):
                  MappingCache cache=None, WritableMappings writable=None):
         QueueEntries.__init__(self, folder, topic, queue_id, file_size, cache)
         self.writable = WritableMappings() if writable is None else writable
+        self.making = threading.Lock()
+
+    @property
+    def has_file(self):
+        """Whether the queue has a file; otherwise the next entry makes its folder and one."""
+        return self.active is not None or self.ahead is not None or bool(self.on_disk.bases)
 
     @property
     def max_physical_offset(self):
@@ -148,15 +156,31 @@ cdef class ConsumeQueue(QueueEntries):
             self.reserve_upto(wanted)
 
     cdef Mapping file_for(self, int64_t base):
-        if self.ahead is not None and self.ahead_base == base:
-            return self.ahead
-        try:
+        with self.making:
+            if self.ahead is not None and self.ahead_base == base:
+                return self.ahead
+            try:
+                return self.on_disk.writable(base)
+            except BackendError as error:
+                # The limit leaves mappings for other code of the process.
+                if error.errno != ENOMEM or not evict(self.writable, self.writable.mapped // 2):
+                    raise
             return self.on_disk.writable(base)
-        except BackendError as error:
-            # The limit leaves mappings for other code of the process.
-            if error.errno != ENOMEM or not evict(self.writable, self.writable.mapped // 2):
-                raise
-        return self.on_disk.writable(base)
+
+    def make_first_file(self):
+        """Make the file of the next entry, unless the queue has one; for any thread."""
+        cdef int64_t position, base, end
+        cdef Mapping mapping
+        with self.making:
+            if self.has_file:
+                return
+            position = self.max_offset * CQ_ENTRY
+            base = position - position % self.file_size
+            mapping = self.on_disk.writable(base)
+            end = min(position - base + STRETCH_MIN, self.file_size)
+            self.on_disk.files.reserve(mapping, position - base, end)
+            self.reserved = (base + end) // CQ_ENTRY
+            self.ahead, self.ahead_base = mapping, base
 
     cdef void unmap_newest(self):
         self.active, self.ahead, self.next = None, None, NULL
@@ -372,7 +396,7 @@ cdef class ConsumeQueue(QueueEntries):
         """Flush and unmap; removes a file without entries."""
         cdef int64_t base
         unused = []
-        if self.active is not None:
+        if self.active is not None or self.ahead is not None:
             unused = [base for base in self.on_disk.bases if base >= self.max_offset * CQ_ENTRY]
         self.flush()
         self.active, self.ahead, self.next = None, None, NULL

@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from itertools import count
@@ -54,18 +55,23 @@ class QueueTable:
         self._cache = MappingCache(mapping_limit, files)
         self.writable = WritableMappings(writable_limit)
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self._adding = threading.Lock()
         self._removed: deque[tuple[Path, dict[int, ConsumeQueue]]] = deque()
         self._numbers = count()
         self.light_topics = 0
         """Topics on disk that load() ignored."""
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; a new one is created in memory."""
+        """The queue; a new one is created in memory. For any thread."""
         queue = self.find(topic, queue_id)
-        if queue is None:
-            queue = self._made(f"{self.folder}/{topic}/{queue_id}", topic, queue_id)
-            self._topics.setdefault(topic, {})[queue_id] = queue
-        return queue
+        if queue is not None:
+            return queue
+        with self._adding:
+            queue = self.find(topic, queue_id)
+            if queue is None:
+                queue = self._made(f"{self.folder}/{topic}/{queue_id}", topic, queue_id)
+                self._topics.setdefault(topic, {})[queue_id] = queue
+            return queue
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None if it does not exist."""

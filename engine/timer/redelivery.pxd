@@ -29,6 +29,7 @@ cdef class Redelivery:
     # Appends parked records to their real queues; the log's one writer calls it.
     cdef CommitLog log
     cdef object queues
+    cdef object lacks_file
     cdef object present_queue   # of a topic and a queue id; None: each queue is present
     cdef QueueMap known
     cdef Segment source         # of the current record
@@ -60,6 +61,8 @@ cdef class Redelivery:
     """Physical offset after the last run's last record, 0 if it appended none."""
     cdef readonly int64_t next_due
     """Due time, in ms since 1970, of the entry that ended the last run; 0 without one."""
+    cdef readonly object fileless
+    """Topic and id of the queue that ended the last run, because it has no file; None: of none."""
     cdef readonly bint damaged
     """Whether the last run ended at an entry that does not lead to its parked record."""
     cdef readonly str failure

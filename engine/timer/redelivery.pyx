@@ -55,6 +55,9 @@ cdef class Redelivery:
     UNDELIVERABLE_TOPIC with the properties that it was parked with. A topic may have lost queues
     since: `present_queue` returns the queue id to deliver to, for a topic and the parked queue id.
 
+    `lacks_file` says for a topic and queue id whether a message there would wait for a new file:
+    then the run ends, and `fileless` names that queue.
+
     `roll_ms`: a timed message that is due later than this is written again by then.
 
     A run ends about `run_ns` ns after its start, even if due messages are left. It reads and checks
@@ -62,10 +65,11 @@ cdef class Redelivery:
     """
 
     def __cinit__(self, CommitLog log, queues, *, int64_t roll_ms=0, int64_t run_ns=RUN_NS,
-                  present_queue=None):
+                  present_queue=None, lacks_file=None):
         self.log = log
         self.queues = queues
         self.present_queue = present_queue
+        self.lacks_file = lacks_file
         self.roll_ms = roll_ms
         self.run_ns = run_ns
         self.known = QueueMap()
@@ -94,7 +98,7 @@ cdef class Redelivery:
         self.at = offset
         self.level_id, self.passes = queue.queue_id, passes
         try:
-            while self.at < stop and why != REDELIVER_DONE and not self.damaged:
+            while self.at < stop and why != REDELIVER_DONE and not (self.damaged or self.fileless):
                 mapping = queue.mapping_at(self.at // per_file * queue.file_size)
                 if mapping is None:
                     self.at = min(queue.next_file_offset(self.at), stop)
@@ -128,7 +132,7 @@ cdef class Redelivery:
         try:
             data = <const int64_t *> view.buf
             stop = view.len // 8
-            while self.at < stop and why != REDELIVER_DONE:
+            while self.at < stop and why != REDELIVER_DONE and not self.fileless:
                 with nogil:
                     why = self.walk(data, stop, 0)
                 self.resume(why, data[self.at] if why == REDELIVER_SOURCE else 0)
@@ -341,6 +345,7 @@ cdef class Redelivery:
         self.delivered = self.skipped = self.undeliverable = 0
         self.end = self.next_due = 0
         self.passes, self.damaged = INT64_MAX, False
+        self.fileless = None
         self.failure = None
         return 0
 
@@ -382,6 +387,9 @@ cdef class Redelivery:
             queue_id = message.queue_id
             if self.present_queue is not None:
                 queue_id = self.present_queue(topic.decode(), queue_id)
+            if self.lacks_file is not None and self.lacks_file(topic.decode(), queue_id):
+                self.fileless = topic.decode(), queue_id
+                return 0
             queue = self.queues.get(topic.decode(), queue_id)
         else:
             logger.error("the parked record at %d is for topic %r, which cannot hold it",

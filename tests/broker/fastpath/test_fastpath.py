@@ -4,7 +4,6 @@ VIP port, which has only the handlers."""
 import asyncio
 import re
 import struct
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -174,30 +173,6 @@ async def test_compiled_code_and_python_store_and_answer_the_same(
         # An ordinary send, the second to the created topic, a batch of three, two delayed ones.
         assert broker._paths.stored_by_fast_path == 2 * (1 + 1 + 3 + 2)
         await client.close()
-
-
-async def test_a_chunk_of_sends_to_new_queues_lets_other_callbacks_run(tmp_path: Path) -> None:
-    many = 500
-    stream = b"".join(
-        RemotingCommand(code=310, opaque=i, ext_fields=SHORT | {"e": str(i)}, body=b"x").encode()
-        for i in range(many)
-    )
-    async with Broker(config_of(tmp_path)) as broker:
-        client = RemotingClient()
-        queues = {"readQueueNums": str(many), "writeQueueNums": str(many)}
-        assert (await Ports(broker, client).ask(17, CREATE | queues)).code == 0
-        await client.close()
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        writer.write(stream)
-        at_turn = [len(broker.store.queues)]
-        while len(broker.store.queues) < many:
-            await asyncio.sleep(0)
-            at_turn.append(len(broker.store.queues))
-        for _ in range(many):
-            answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-            assert RemotingCommand.decode(len(answer).to_bytes(4, "big") + answer).code == 0
-        writer.close()
-    assert max(now - before for before, now in pairwise(at_turn)) <= 16
 
 
 async def test_changed_limits_of_deliver_times_take_effect_at_once(tmp_path: Path) -> None:
