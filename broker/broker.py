@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-import msgspec
-
 from congreve.base.clock import Clock
 from congreve.base.steps import freed
 from congreve.broker.accounts.access_control import AccessControl
@@ -95,7 +93,7 @@ class Broker(Lifecycle):
         replication: Callable[..., Replication] | None = None,
         archive: OpenArchive | None = None,
     ) -> None:
-        self.config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store))
+        self.config = config.changed({})
         self._lake = lake_process(self.config)
         self._beside: list[SideProcess] = []
         self._clock = clock or Clock()
@@ -108,10 +106,10 @@ class Broker(Lifecycle):
             backend=backend,
             files=files,
             on_arrival=self._arrived,
-            exported_topics=parts_of(self.config.lake_topics) if archive else None,
+            exported_topics=parts_of(self.config.lake.topics) if archive else None,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
-        self._guard = ConnectionGuard(self.config.shared_limits)
+        self._guard = ConnectionGuard(self.config.limits.shared)
         self._access = self._access_control(files) if self.config.acl_enable else None
         sign = None if self._access is None else self._access.sign
         if self._access is not None:
@@ -295,8 +293,10 @@ class Broker(Lifecycle):
 
     def _check_mode(self) -> type[Replication]:
         """Replication in a role that does not change. Raises ConfigError for another haMode."""
-        if self.config.ha_mode != "classic":
-            raise ConfigError(f"haMode={self.config.ha_mode}: only `congreve broker` runs that")
+        if self.config.election.ha_mode != "classic":
+            raise ConfigError(
+                f"haMode={self.config.election.ha_mode}: only `congreve broker` runs that"
+            )
         return Replication
 
     def _ha_login(self) -> HaLogin | None:
@@ -308,7 +308,7 @@ class Broker(Lifecycle):
             lambda: access.accounts,
             self._clock,
             lambda: self.store.identity,
-            old_form=self.config.ha_old_login,
+            old_form=self.config.replication.old_login,
         )
 
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:

@@ -7,16 +7,25 @@ reported and have no effect. Each field has its range, and when it may change ov
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated
 
 import msgspec
 
 from congreve.base import settings
 from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Row, Setting, Show
+from congreve.broker.config_parts import (
+    ConsoleConfig,
+    ElectionConfig,
+    LakeConfig,
+    LimitsConfig,
+    ReplicationConfig,
+    TlsConfig,
+    camel,
+)
 from congreve.broker.errors import ConfigError
-from congreve.broker.ha_frames import FRAME_MAX
 from congreve.broker.listeners import advertised_addresses
 from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.quota_limits import Kind, check_defaults
@@ -25,8 +34,6 @@ from congreve.engine.errors import StoreError
 from congreve.records.message.topics import TRACE_TOPIC
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.addresses import parse_name_servers
-from congreve.remoting.tls.settings import DEFAULT_FILE
-from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.transport.local_address import local_address
 
 PERM_INHERIT = 1
@@ -47,13 +54,8 @@ _REPLAY_WINDOW = "aclReplayWindowMills"
 """A setting that promised security and is gone: a broker that wants it must not start without."""
 
 
-def _camel(field: str) -> str:
-    first, *others = field.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
 def _broker_key(field: str) -> str:
-    return _BROKER_KEYS.get(field, _camel(field))
+    return _BROKER_KEYS.get(field, camel(field))
 
 
 def lanes_for(cores: int) -> int:
@@ -63,6 +65,8 @@ def lanes_for(cores: int) -> int:
 
 class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """RocketMQ's BrokerConfig and NettyServerConfig; MessageStoreConfig is in `store`.
+
+    Other parts have the settings of one matter each.
 
     Times are milliseconds unless the name says otherwise. `listen_port` 0 takes any free port (and
     then there is no VIP port).
@@ -167,29 +171,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
     """Log whatever holds the event loop for longer than this; 0 turns the watchdog off. Congreve
     only."""
-    tls_config_file: Annotated[str, Show.NEVER] = DEFAULT_FILE
-    """A tls.properties: certificate, key, mode ([TLS](tls.md)); the default one may be missing.
-    Congreve only, `tls.config.file` in RocketMQ."""
-    tls_server_mode: str = ""
-    """`disabled`, `permissive` (with and without TLS) or `enforcing`; empty: as in tls.properties,
-    else permissive. Congreve only."""
-    tls_server_cert_path: Annotated[str, Show.NEVER] = ""
-    """PEM file of the certificate, with those between it and its authority; empty: as in
-    tls.properties. Congreve only."""
-    tls_server_key_path: Annotated[str, Show.NEVER] = ""
-    """PEM file of the certificate's key; its password is `tls.server.keyPassword` in
-    tls.properties. Congreve only."""
-    tls_server_need_client_auth: str = ""
-    """Whether clients must have a certificate: `none`, `optional` or `require`; empty: as in
-    tls.properties. Congreve only."""
-    tls_server_trust_cert_path: Annotated[str, Show.NEVER] = ""
-    """PEM file of the authorities that sign the certificates of clients. Congreve only."""
-    tls_handshake_timeout_mills: Annotated[int, Range(1, 600_000)] = 10_000
-    """Time in ms after which the broker closes a connection whose handshake is not complete.
-    Congreve only."""
-    tls_enable: bool = False
-    """Whether the broker's own connections to name servers are encrypted, by the keys
-    `tls.client.*` of tls.properties. Congreve only, `tls.enable` in RocketMQ."""
     acl_enable: bool = False
     """Check the signature and the permissions of every request: [Accounts](accounts.md)."""
     acl_folder: Annotated[str, Show.NEVER] = ""
@@ -205,74 +186,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """Answer clients that take this broker for their name server, with routes of its own topics.
     Congreve only."""
 
-    ha_listen_port: Annotated[int, Range(-1, 65535)] = 0
-    """Port for slaves; 0 is listenPort + 1, as always in RocketMQ, or any free port with listenPort
-    0; -1 opens none."""
-    ha_master_address: str = ""
-    """Where a slave finds its master's HA port, `host:port`; empty: name servers give it."""
-    ha_send_heartbeat_interval: Annotated[int, Range(1, INT_MAX)] = 5_000
-    """Time in ms after which both ends of the HA port send a heartbeat."""
-    ha_housekeeping_interval: Annotated[int, Range(1, INT_MAX)] = 20_000
-    """Time in ms of silence after which either end closes the connection."""
-    ha_transfer_batch_size: Annotated[int, Range(1, FRAME_MAX)] = 256 << 10
-    """Most bytes of the log in one frame; 32768 in RocketMQ."""
-    ha_slave_fallbehind_max: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
-    """SYNC_MASTER: a send does not wait for slaves that are further behind, in bytes."""
-    slave_timeout: Annotated[int, Range(1, INT_MAX), Change.AFTER_RESTART] = 3_000
-    """SYNC_MASTER: how long in ms a send waits for a slave."""
-    ha_allowed_addresses: str = "*"
-    """Addresses that may connect to the HA port, as in plain_acl.yml: `10.1.2.*`, `10.1.2.{3,4}`, a
-    list with commas, `*`. Congreve only."""
-    ha_login: bool = True
-    """Whether a slave with `aclEnable` and `brokerAccessKey` logs in at its master's HA port;
-    `false` for a master that is RocketMQ's. Congreve only."""
-    ha_old_login: bool = False
-    """Whether a slave logs in at its master's HA port as earlier versions do, and a master accepts
-    that: for the time of [an upgrade](replication.md#upgrade-a-pair-with-accounts), because such a
-    login can be captured and sent again. Congreve only."""
-    ha_tls_enable: bool = False
-    """Whether the HA port is encrypted, at both ends: a master serves TLS only, with the
-    certificate of its other ports, a slave connects by the keys `tls.client.*` of tls.properties
-    ([TLS](tls.md#the-port-for-slaves)). Congreve only."""
-    ha_tls_need_client_auth: str = ""
-    """Whether slaves must have a certificate: `none`, `optional` or `require`; empty: as
-    `tls.server.need.client.auth`. Congreve only."""
-    ha_mode: str = "classic"
-    """Who decides the broker's role: `classic`, this file; `etcd` or `kubernetes`, an
-    [election](election.md). Congreve only."""
-    etcd_endpoints: str = ""
-    """haMode=etcd: etcd's addresses, `http://host:2379` or `https://host:2379`, separated by
-    commas. Congreve only."""
-    etcd_user: Annotated[str, Show.NEVER] = ""
-    """The account of etcd that the members use; its role needs reads and writes below `/congreve/`.
-    Empty: none. Congreve only."""
-    etcd_password: Annotated[str, Show.NEVER] = ""
-    """Its password. Keep it in the file: `--set` shows it to other users of the machine. Congreve
-    only."""
-    etcd_trust_cert_path: Annotated[str, Show.NEVER] = ""
-    """A file of PEM with the authorities that etcd's certificate must come from; empty: those of
-    the system. Congreve only."""
-    etcd_cert_path: Annotated[str, Show.NEVER] = ""
-    """A file of PEM with the members' certificate for etcd; empty: none. Congreve only."""
-    etcd_key_path: Annotated[str, Show.NEVER] = ""
-    """The key of that certificate. Congreve only."""
-    kubernetes_api: str = "https://kubernetes.default.svc"
-    """haMode=kubernetes: the address of the API server. Congreve only."""
-    kubernetes_namespace: str = ""
-    """The namespace of the group's Lease; empty: that of the service account. Congreve only."""
-    kubernetes_service_account: Annotated[str, Show.NEVER] = (
-        "/var/run/secrets/kubernetes.io/serviceaccount"
-    )
-    """The folder with the files `token`, `ca.crt` and `namespace` of the service account. Congreve
-    only."""
-    ha_lease_seconds: Annotated[int, Range(1, 3_600)] = 3
-    """Election: how long a master may act without an answer of etcd or Kubernetes. Congreve
-    only."""
-    min_in_sync_replicas: Annotated[int, Range(1, 64)] = 1
-    """Election: how many members must have a message before it is acknowledged; of RocketMQ 5."""
-    ha_max_time_slave_not_catchup: Annotated[int, Range(1, INT_MAX)] = 15_000
-    """Election: time in ms after which a slave that is behind leaves the in-sync set; of RocketMQ
-    5."""
     pair_address: Annotated[str, Show.NEVER] = ""
     """The master of the other machine of a crossed pair, `host` or `host:port`; this broker then
     also runs its slave: [Replication](replication.md#crossed-pairs). Congreve only."""
@@ -296,78 +209,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """Levels of log lines: `INFO`, or by logger `congreve.broker=DEBUG;congreve.engine=INFO`; empty
     leaves them as the command set them. Congreve only."""
 
-    console_port: Annotated[int, Range(0, 65535)] = 0
-    """Port of the [web console](console.md), which a process beside the broker serves; 0: none. It
-    needs namesrvAddr. Congreve only."""
-    console_address: Annotated[str, Show.NEVER] = "127.0.0.1"
-    """Address that the console listens on. Congreve only."""
-    console_hosts: str = ""
-    """Further host names that browsers use for the console, separated by `;`. Congreve only."""
-    console_cert_path: Annotated[str, Show.NEVER] = ""
-    """PEM file with the console's certificate, for https. Congreve only."""
-    console_key_path: Annotated[str, Show.NEVER] = ""
-    """PEM file with the certificate's key. Congreve only."""
-    console_hide_bodies: bool = False
-    """Whether the console shows the sizes of messages' bodies instead of the bodies. Congreve
-    only."""
-    console_bodies_for: str = ""
-    """consoleHideBodies=true: access keys that see bodies nevertheless, separated by `;`. Congreve
-    only."""
-    console_audit_log: Annotated[str, Show.NEVER] = ""
-    """File to which the console appends what its users change; empty: none. Congreve only."""
-
-    lake_topics: str = ""
-    """Topics that a process beside the broker copies into tables, separated by `;`: [Topics as
-    tables](lake.md). Congreve only."""
-    lake_warehouse: Annotated[str, Show.NEVER] = ""
-    """The folder of the tables, or the warehouse of lakeCatalog; lakeTopics needs it. Congreve
-    only."""
-    lake_catalog: Annotated[str, Show.NEVER] = ""
-    """URI of a SQL or REST catalog; empty: SQLite in the folder lakeWarehouse. Congreve only."""
-    lake_properties: Annotated[str, Show.NEVER] = ""
-    """Properties of pyiceberg, `KEY=VALUE` separated by `;`. Other users of the machine see them:
-    pass secrets in environment variables. Congreve only."""
-    lake_partition: str = "day"
-    """Unit of store time for the partitions of new tables: day or hour. Congreve only."""
-    lake_bodies: Annotated[str, Show.NEVER] = ""
-    """Topics whose bodies become columns, `TOPIC=FORMAT:FILE` separated by `;`: format json or
-    avro, and the file of the schema: [Bodies as columns](lake.md#bodies-as-columns). Congreve
-    only."""
-    lake_drop_bodies: bool = False
-    """New tables of lakeBodies have no column of whole bodies. lakeRetention needs them. Congreve
-    only."""
-    lake_lag_millis: Annotated[int, Range(1_000, INT_MAX)] = 60_000
-    """Time in ms in which an acknowledged message should be in its table. The store writes a
-    checkpoint every third of it, if flushConsumeQueueThoroughInterval is longer. Congreve only."""
-    lake_commit_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 512 << 20
-    """Bytes of columns in a commit, before compression: the most that a file has. Congreve only."""
-    lake_retention: bool = False
-    """Retention keeps what no table has, and pulls and queries below the log's beginning are
-    answered from tables: [Reads beyond retention](lake.md#reads-beyond-retention). Congreve
-    only."""
-    lake_read_bytes: Annotated[int, Range(1 << 20, LONG_MAX)] = 128 << 20
-    """Memory in bytes for messages that were read from tables. Congreve only."""
-
-    max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
-    """Most topics. Congreve only."""
-    max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
-    """Most groups of each kind: in subscriptionGroup.json, with consumers online, with producers
-    online. Congreve only."""
-    max_group_members: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
-    """Most members of one group. Congreve only."""
-    max_group_subscriptions: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
-    """Most topics to which one group subscribes. Congreve only."""
-    max_queue_locks: Annotated[int, Range(1, INT_MAX), Change.NOW] = 200_000
-    """Most locks of queues for orderly consumers; a client has at most 20,000. Congreve only."""
-    max_memberships: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
-    """Most members of all groups together, for consumers and for producers. Congreve only."""
-    max_subscription_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 256 << 20
-    """Memory for the subscriptions of groups with consumers online. Congreve only."""
-    max_filter_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 64 << 20
-    """Memory for SQL92 filters; those of groups that left are dropped first. Congreve only."""
-    max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
-    """Most queues for which groups together keep offsets. Congreve only."""
-
     default_topic_quota: Annotated[str, Change.NOW] = ""
     """Quota of each topic without its own, as in `sendMessages=1000,sendBytes=1048576`; empty:
     none: [Quotas](quotas.md). Congreve only."""
@@ -378,23 +219,12 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     default_address_quota: Annotated[str, Change.NOW] = ""
     """Quota of each address of clients without its own. Congreve only."""
 
-    max_connections: Annotated[int, Range(0, INT_MAX)] = 0
-    """Most connections; 0: as many as the limit of open files allows. Congreve only."""
-    max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0
-    """Most connections from one address; further ones are closed at once. 0: no limit. Congreve
-    only."""
-    max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
-    """Memory for incomplete requests, of all connections together. Congreve only."""
-    first_frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
-    """The first request of a connection must be complete within this time in ms after it was
-    opened, and one second for each 32 KiB: silent connections are closed. Congreve only."""
-    frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
-    """A request must be complete within this time in ms, and one second for each 32 KiB. Congreve
-    only."""
-    max_unread_answer_bytes: Annotated[int, Range(1, LONG_MAX)] = 128 << 20
-    """Memory for answers that clients have not read, and for requests at work or behind them, of
-    all connections together. Congreve only."""
-
+    tls: TlsConfig = msgspec.field(default_factory=TlsConfig)
+    replication: ReplicationConfig = msgspec.field(default_factory=ReplicationConfig)
+    election: ElectionConfig = msgspec.field(default_factory=ElectionConfig)
+    console: ConsoleConfig = msgspec.field(default_factory=ConsoleConfig)
+    lake: LakeConfig = msgspec.field(default_factory=LakeConfig)
+    limits: LimitsConfig = msgspec.field(default_factory=LimitsConfig)
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
 
     def __post_init__(self) -> None:
@@ -420,19 +250,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(
                 f"brokerRole={self.broker_role!r}; use ASYNC_MASTER, SYNC_MASTER or SLAVE"
             )
-        if self.lake_topics and not self.lake_warehouse:
-            raise ConfigError(
-                f"lakeTopics={self.lake_topics!r} needs lakeWarehouse: a folder, or the "
-                "warehouse of lakeCatalog"
-            )
-        if self.lake_retention and not self.lake_topics:
-            raise ConfigError("lakeRetention=true needs lakeTopics: the topics that tables get")
-        if self.lake_retention and self.lake_drop_bodies:
-            raise ConfigError(
-                "lakeRetention=true needs whole bodies in the tables: set lakeDropBodies=false"
-            )
-        if self.lake_partition not in ("day", "hour"):
-            raise ConfigError(f"lakePartition={self.lake_partition!r}; use day or hour")
 
     @property
     def readable(self) -> bool:
@@ -478,18 +295,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return _ip_of(self.broker_ip1), self.listen_port
 
     @property
-    def shared_limits(self) -> SharedLimits:
-        """The limits that all connections share."""
-        return SharedLimits(
-            connections=self.max_connections,
-            connections_of_address=self.max_connections_per_address,
-            unfinished_bytes=self.max_unfinished_frame_bytes,
-            unread_bytes=self.max_unread_answer_bytes,
-            first_frame_timeout_s=self.first_frame_timeout_mills / 1000,
-            frame_timeout_s=self.frame_timeout_mills / 1000,
-        )
-
-    @property
     def name_servers(self) -> list[str]:
         """The addresses `host:port` in namesrvAddr, which `;` separates."""
         return parse_name_servers(self.namesrv_addr)
@@ -506,21 +311,29 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
                 "tlsConfigFile, which keeps others from copying one"
             )
         try:
-            mine = settings.parse(BrokerConfig, texts)
-            theirs = settings.parse(StoreConfig, texts)
+            values = {name: settings.parse(table, texts) for name, table in TABLES.items()}
             # The log's folder follows the root, unless the file sets it.
-            if "root_dir" in theirs:
-                theirs = {"commit_log_dir": "", **theirs}
-            store = msgspec.structs.replace(self.store, **theirs)
+            if "root_dir" in values["store"]:
+                values["store"] = {"commit_log_dir": "", **values["store"]}
+            mine = values.pop("broker")
+            parts = {
+                name: msgspec.structs.replace(getattr(self, name), **changed)
+                for name, changed in values.items()
+            }
         except (ValueError, StoreError) as error:
             raise ConfigError(str(error)) from error
-        return msgspec.structs.replace(self, store=store, **mine)
+        return msgspec.structs.replace(self, **parts, **mine)
 
     def copy_from(self, other: "BrokerConfig") -> None:
         """Copy the other's values into this object, which running code reads again at each use."""
-        for mine, theirs in ((self.store, other.store), (self, other)):
+        for mine, theirs in zip(self._tables(), other._tables(), strict=True):
             for setting in settings.table_of(type(mine)).values():
                 setattr(mine, setting.field, getattr(theirs, setting.field))
+
+    def _tables(self) -> Iterator[msgspec.Struct]:
+        """This object and its parts."""
+        for name in TABLES:
+            yield self if name == "broker" else getattr(self, name)
 
     def apply(self, texts: Mapping[str, str]) -> list[str]:
         """Set fields by the keys of broker.conf; return the unknown keys.
@@ -532,7 +345,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
     def as_properties(self) -> dict[str, str]:
         """Every key with its value as text, sorted."""
-        return dict(sorted((settings.as_texts(self.store) | settings.as_texts(self)).items()))
+        texts = (settings.as_texts(table).items() for table in self._tables())
+        return dict(sorted(chain.from_iterable(texts)))
 
     def public_settings(self) -> dict[str, str]:
         """The keys that requests may read, with their values: no path and no secret."""
@@ -540,14 +354,28 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return {key: text for key, text in self.as_properties().items() if table[key].shown}
 
 
+#: The tables of settings, by the name of the part that has them.
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "broker": BrokerConfig,
+    "store": StoreConfig,
+    "tls": TlsConfig,
+    "replication": ReplicationConfig,
+    "election": ElectionConfig,
+    "console": ConsoleConfig,
+    "lake": LakeConfig,
+    "limits": LimitsConfig,
+}
+
+
 def all_settings() -> dict[str, Setting]:
     """All settings of broker.conf that have an effect, by key."""
-    return settings.table_of(StoreConfig) | settings.table_of(BrokerConfig)
+    tables = (settings.table_of(table).items() for table in TABLES.values())
+    return dict(chain.from_iterable(tables))
 
 
 def setting_rows() -> list[Row]:
     """All settings of broker.conf with what the reference says of them."""
-    return [*settings.rows(BrokerConfig, "broker"), *settings.rows(StoreConfig, "store")]
+    return [row for name, table in TABLES.items() for row in settings.rows(table, name)]
 
 
 @lru_cache(maxsize=16)

@@ -26,24 +26,24 @@ def follow_command(config: BrokerConfig) -> list[str]:
     options = {
         "--store": store.root_dir,
         "--commit-log": store.other_commit_log_dir,
-        "--warehouse": config.lake_warehouse,
-        "--catalog": config.lake_catalog,
+        "--warehouse": config.lake.warehouse,
+        "--catalog": config.lake.catalog,
         "--broker-name": config.broker_name,
-        "--partition": config.lake_partition,
-        "--commit-bytes": str(config.lake_commit_bytes),
-        "--lag": f"{config.lake_lag_millis / CHECKPOINTS / 1000:.3f}",
+        "--partition": config.lake.partition,
+        "--commit-bytes": str(config.lake.commit_bytes),
+        "--lag": f"{config.lake.lag_millis / CHECKPOINTS / 1000:.3f}",
     }
     repeated = {
-        "--topic": config.lake_topics,
-        "--property": config.lake_properties,
-        "--body": config.lake_bodies,
+        "--topic": config.lake.topics,
+        "--property": config.lake.properties,
+        "--body": config.lake.bodies,
     }
     command = [sys.executable, "-m", "congreve", "lake", "follow", "--stop-with-stdin"]
     command.append("--note-progress")  # for metrics, and for lakeRetention
-    if config.ha_mode != "classic":
+    if config.election.ha_mode != "classic":
         # One member writes the table: what its group has confirmed.
         command.append("--note-only" if config.is_slave else "--confirmed-only")
-    if config.lake_drop_bodies:
+    if config.lake.drop_bodies:
         command.append("--drop-bodies")
     command += [part for name, value in options.items() if value for part in (name, value)]
     return command + [
@@ -62,10 +62,10 @@ def lake_process(config: BrokerConfig) -> SideProcess | None:
     The store of `config` will write checkpoints as often as the lag needs, because only what a
     checkpoint covers is exported. Raises ConfigError when the extra `lake` is not installed.
     """
-    if not config.lake_topics:
+    if not config.lake.topics:
         return None
-    topics = parts_of(config.lake_topics)
-    for part in parts_of(config.lake_bodies):
+    topics = parts_of(config.lake.topics)
+    for part in parts_of(config.lake.bodies):
         topic, _, schema = part.partition("=")
         if topic not in topics or ":" not in schema:
             raise ConfigError(
@@ -74,9 +74,9 @@ def lake_process(config: BrokerConfig) -> SideProcess | None:
     if importlib.util.find_spec("pyiceberg") is None:
         raise ConfigError("lakeTopics needs pyiceberg: pip install 'congreve[lake]'")
     config.store.flush_consume_queue_thorough_interval = min(
-        config.store.flush_consume_queue_thorough_interval, config.lake_lag_millis // CHECKPOINTS
+        config.store.flush_consume_queue_thorough_interval, config.lake.lag_millis // CHECKPOINTS
     )
-    stop_s = STOP_S if config.ha_mode == "classic" else MEMBER_STOP_S
+    stop_s = STOP_S if config.election.ha_mode == "classic" else MEMBER_STOP_S
     return SideProcess(
         "the export to tables", follow_command(config), niceness=NICENESS, stop_s=stop_s
     )

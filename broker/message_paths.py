@@ -83,7 +83,7 @@ class MessagePaths:
             config.store,
             waits=self._commit_waits if lanes_listen else None,
             confirm=confirm,
-            slave_timeout_s=config.slave_timeout / 1000,
+            slave_timeout_s=config.replication.slave_timeout / 1000,
         )
         self.pulls = PullMessageProcessor(
             config=config,

@@ -4,8 +4,6 @@ The other machine has the same with the roles exchanged. When one of them dies, 
 with the other's master, and read the dead master's messages from its slave.
 """
 
-import msgspec
-
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
@@ -14,16 +12,16 @@ SLAVE_DISTANCE = 10
 """The port of the slave minus listenPort."""
 SLAVE_ID = 1
 NOT_INHERITED = {
-    "pair_address": "",
-    "ha_listen_port": -1,
-    "metrics_port": -1,
+    "pairAddress": "",
+    "haListenPort": "-1",
+    "metricsPort": "-1",
     "listeners": "",
-    "advertised_listeners": "",
-    "answer_route_requests": False,
+    "advertisedListeners": "",
+    "answerRouteRequests": "false",
     # The master of this machine has the console, each master the tables of its own topics.
-    "console_port": 0,
-    "lake_topics": "",
-    "lake_retention": False,
+    "consolePort": "0",
+    "lakeTopics": "",
+    "lakeRetention": "false",
 }
 """Settings of a master that its machine's slave must not have: ports, and processes of its own."""
 
@@ -55,7 +53,7 @@ def paired_slave(config: BrokerConfig) -> Broker | None:
     """
     if not config.pair_address:
         return None
-    if config.is_slave or config.ha_mode != "classic":
+    if config.is_slave or config.election.ha_mode != "classic":
         raise ConfigError(
             "pairAddress is a setting of a master with haMode=classic: the pair's slave starts with"
             " it"
@@ -69,16 +67,14 @@ def slave_config(config: BrokerConfig) -> BrokerConfig:
     Raises ConfigError for a pairAddress that cannot be used.
     """
     host, port = pair_master(config)
-    root = config.store.root_dir.rstrip("/") + "-slave"
-    return msgspec.structs.replace(
-        config,
-        **NOT_INHERITED,
-        store=msgspec.structs.replace(config.store, root_dir=root, commit_log_dir=""),
-        broker_role="SLAVE",
-        broker_id=SLAVE_ID,
-        broker_name=config.pair_broker_name or pair_broker_name(host, port),
-        listen_port=config.listen_port + SLAVE_DISTANCE if config.listen_port else 0,
-        ha_master_address=f"{host}:{port + 1}",
+    own = {
+        "storePathRootDir": config.store.root_dir.rstrip("/") + "-slave",
+        "brokerRole": "SLAVE",
+        "brokerId": str(SLAVE_ID),
+        "brokerName": config.pair_broker_name or pair_broker_name(host, port),
+        "listenPort": str(config.listen_port + SLAVE_DISTANCE if config.listen_port else 0),
+        "haMasterAddress": f"{host}:{port + 1}",
         # Consumers read the messages of a dead master here.
-        slave_read_enable=True,
-    )
+        "slaveReadEnable": "true",
+    }
+    return config.changed(NOT_INHERITED | own)

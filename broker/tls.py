@@ -20,14 +20,14 @@ def server_settings(config: BrokerConfig) -> ServerTls:
     used.
     """
     ours = {
-        "tls.server.mode": config.tls_server_mode,
-        "tls.server.certPath": config.tls_server_cert_path,
-        "tls.server.keyPath": config.tls_server_key_path,
-        "tls.server.need.client.auth": config.tls_server_need_client_auth,
-        "tls.server.trustCertPath": config.tls_server_trust_cert_path,
+        "tls.server.mode": config.tls.server_mode,
+        "tls.server.certPath": config.tls.server_cert_path,
+        "tls.server.keyPath": config.tls.server_key_path,
+        "tls.server.need.client.auth": config.tls.server_need_client_auth,
+        "tls.server.trustCertPath": config.tls.server_trust_cert_path,
     }
-    texts = read_tls_file(config.tls_config_file) | {k: v for k, v in ours.items() if v}
-    base = ServerTls(handshake_timeout_s=config.tls_handshake_timeout_mills / 1000)
+    texts = read_tls_file(config.tls.config_file) | {k: v for k, v in ours.items() if v}
+    base = ServerTls(handshake_timeout_s=config.tls.handshake_timeout_mills / 1000)
     return server_tls(texts, base)
 
 
@@ -39,18 +39,18 @@ def server_certificates(config: BrokerConfig) -> ServerCertificates | None:
 
 def client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:
     """For the broker's own connections; None if `tlsEnable` is off. Raises TlsError."""
-    if not config.tls_enable:
+    if not config.tls.enable:
         return None
-    return tls_context(config.tls_config_file)
+    return tls_context(config.tls.config_file)
 
 
 def ha_certificates(config: BrokerConfig) -> ServerCertificates | None:
     """The certificates of a master's HA port; None if it has no TLS. Raises TlsError."""
-    if not config.ha_tls_enable:
+    if not config.replication.tls_enable:
         return None
     texts = {"tls.server.mode": TlsMode.ENFORCING.value}
-    if config.ha_tls_need_client_auth:
-        texts["tls.server.need.client.auth"] = config.ha_tls_need_client_auth
+    if config.replication.tls_need_client_auth:
+        texts["tls.server.need.client.auth"] = config.replication.tls_need_client_auth
     try:
         return ServerCertificates(server_tls(texts, server_settings(config)))
     except TlsError as error:
@@ -59,6 +59,6 @@ def ha_certificates(config: BrokerConfig) -> ServerCertificates | None:
 
 def ha_client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:
     """For a slave's connection to an HA port; None if that has no TLS. Raises TlsError."""
-    if not config.ha_tls_enable:
+    if not config.replication.tls_enable:
         return None
-    return tls_context(config.tls_config_file)
+    return tls_context(config.tls.config_file)

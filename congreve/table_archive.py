@@ -18,7 +18,7 @@ def archive_of(config: BrokerConfig) -> OpenArchive | None:
     Nothing is imported or opened before a thread calls the result, which raises TableError when the
     catalog does not answer.
     """
-    if not config.lake_retention:
+    if not config.lake.retention:
         return None
 
     def open_archive(exported: ExportedQueues) -> MessageArchive:
@@ -26,11 +26,11 @@ def archive_of(config: BrokerConfig) -> OpenArchive | None:
         from congreve.lake.table import TopicTable, open_catalog
         from congreve.lake.table_archive import TableArchive
 
-        properties = dict(text.split("=", 1) for text in parts_of(config.lake_properties))
-        catalog = open_catalog(config.lake_warehouse, config.lake_catalog or None, properties)
+        properties = dict(text.split("=", 1) for text in parts_of(config.lake.properties))
+        catalog = open_catalog(config.lake.warehouse, config.lake.catalog or None, properties)
         tables = {
-            topic: TopicTable(catalog, f"rocketmq.{topic}", SCHEMA, config.lake_partition)
-            for topic in parts_of(config.lake_topics)
+            topic: TopicTable(catalog, f"rocketmq.{topic}", SCHEMA, config.lake.partition)
+            for topic in parts_of(config.lake.topics)
         }
         return TableArchive(tables, config.broker_name, exported)
 

@@ -268,7 +268,7 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
         return
     brokers = info.broker_addr_table
     yield Finding("name servers", "ok", f"{address} knows {len(brokers)} brokers")
-    if config.ha_mode != "classic" or config.listen_port == 0:
+    if config.election.ha_mode != "classic" or config.listen_port == 0:
         return  # an election gives the numbers
     named = brokers.get(config.broker_name)
     known = None if named is None else named.broker_addrs.get(config.broker_id)

@@ -15,6 +15,7 @@ from sidebyside.brokers import create_topic
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.broker.config_parts import LakeConfig
 from congreve.console.loadgen import generator
 from congreve.console.loadgen.generator import Load, LoadResult
 from congreve.engine.config import StoreConfig
@@ -40,9 +41,7 @@ def config_of(folder: Path, followed: str, lag_ms: int) -> BrokerConfig:
         broker_ip1="127.0.0.1",
         bind_address="127.0.0.1",
         listen_port=0,
-        lake_topics=followed,
-        lake_warehouse=str(folder / "lake"),
-        lake_lag_millis=lag_ms,
+        lake=LakeConfig(topics=followed, warehouse=str(folder / "lake"), lag_millis=lag_ms),
         store=StoreConfig(root_dir=str(folder / "store"), flush_disk_type="ASYNC_FLUSH"),
     )
 

@@ -22,24 +22,24 @@ def check_member(config: BrokerConfig) -> None:
     """Raises ConfigError for settings of the broker itself that do not fit an election."""
     if config.broker_id < 1:
         raise ConfigError(
-            f"haMode={config.ha_mode} needs a brokerId from 1 on, another one for each member, not"
-            f" {config.broker_id}"
+            f"haMode={config.election.ha_mode} needs a brokerId from 1 on, another one for each"
+            f" member, not {config.broker_id}"
         )
-    if config.listen_port == 0 or config.ha_listen_port < 0:
-        raise ConfigError(f"haMode={config.ha_mode} needs a listenPort and a HA port")
+    if config.listen_port == 0 or config.replication.listen_port < 0:
+        raise ConfigError(f"haMode={config.election.ha_mode} needs a listenPort and a HA port")
 
 
 def coordinator_of(config: BrokerConfig) -> Coordinator:
     """The coordinator of the broker's group. Raises ConfigError."""
-    timeout_s = config.ha_lease_seconds / 3
+    timeout_s = config.election.ha_lease_seconds / 3
     try:
-        if config.ha_mode == "etcd":
+        if config.election.ha_mode == "etcd":
             return _etcd(config, timeout_s)
-        if config.ha_mode == "kubernetes":
+        if config.election.ha_mode == "kubernetes":
             return _kubernetes(config, timeout_s)
     except (TlsError, CoordinatorError) as error:
-        raise ConfigError(f"haMode={config.ha_mode}: {error}") from error
-    raise ConfigError(f"haMode={config.ha_mode!r}; use classic, etcd or kubernetes")
+        raise ConfigError(f"haMode={config.election.ha_mode}: {error}") from error
+    raise ConfigError(f"haMode={config.election.ha_mode!r}; use classic, etcd or kubernetes")
 
 
 def lease_name(cluster: str, group: str) -> str:
@@ -49,20 +49,26 @@ def lease_name(cluster: str, group: str) -> str:
 
 
 def _etcd(config: BrokerConfig, timeout_s: float) -> EtcdCoordinator:
-    endpoints = [each.strip() for each in config.etcd_endpoints.replace(";", ",").split(",")]
-    if not config.etcd_endpoints.strip():
+    endpoints = [
+        each.strip() for each in config.election.etcd_endpoints.replace(";", ",").split(",")
+    ]
+    if not config.election.etcd_endpoints.strip():
         raise ConfigError("haMode=etcd needs etcdEndpoints, such as http://10.0.0.1:2379")
-    if bool(config.etcd_user) != bool(config.etcd_password):
+    if bool(config.election.etcd_user) != bool(config.election.etcd_password):
         raise ConfigError("etcdUser and etcdPassword belong together: set both or neither")
-    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
+    if bool(config.election.etcd_cert_path) != bool(config.election.etcd_key_path):
         raise ConfigError("etcdCertPath and etcdKeyPath belong together: set both or neither")
     tls = ClientTls(
-        cert_path=config.etcd_cert_path,
-        key_path=config.etcd_key_path,
-        trust_cert_path=config.etcd_trust_cert_path,
+        cert_path=config.election.etcd_cert_path,
+        key_path=config.election.etcd_key_path,
+        trust_cert_path=config.election.etcd_trust_cert_path,
         check_host_name=True,
     )
-    account = EtcdAccount(config.etcd_user, config.etcd_password) if config.etcd_user else None
+    account = (
+        EtcdAccount(config.election.etcd_user, config.election.etcd_password)
+        if config.election.etcd_user
+        else None
+    )
     return EtcdCoordinator(
         endpoints,
         config.broker_cluster_name,
@@ -74,16 +80,16 @@ def _etcd(config: BrokerConfig, timeout_s: float) -> EtcdCoordinator:
 
 
 def _kubernetes(config: BrokerConfig, timeout_s: float) -> KubernetesCoordinator:
-    account = ServiceAccount(config.kubernetes_service_account)
-    encrypted = config.kubernetes_api.startswith("https:")
+    account = ServiceAccount(config.election.kubernetes_service_account)
+    encrypted = config.election.kubernetes_api.startswith("https:")
     api = JsonHttp(
-        config.kubernetes_api,
+        config.election.kubernetes_api,
         headers=account.headers,
         tls=account.tls() if encrypted else None,
     )
     return KubernetesCoordinator(
         api,
-        config.kubernetes_namespace or account.namespace,
+        config.election.kubernetes_namespace or account.namespace,
         lease_name(config.broker_cluster_name, config.broker_name),
         timeout_s=timeout_s,
     )

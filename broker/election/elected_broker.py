@@ -90,10 +90,10 @@ class ElectedBroker(Lifecycle):
         self._config_path = config_path
         self._archive = archive
         self._clock = clock
-        ttl = config.ha_lease_seconds
+        ttl = config.election.ha_lease_seconds
         self._lease = MasterLease(ttl, ttl * MARGIN_SHARE, clock)
         self._coordinator = coordinator or coordinator_of(config)
-        ha_port = config.ha_listen_port or config.listen_port + HA_DISTANCE
+        ha_port = config.replication.listen_port or config.listen_port + HA_DISTANCE
         self._member = ElectionMember(
             config.broker_id, config.address, f"{config.broker_ip2}:{ha_port}", self._lease
         )
@@ -265,12 +265,12 @@ class ElectedBroker(Lifecycle):
         await self._run_slave()
         await asyncio.to_thread(self._epochs.claim, step.candidate.epoch)
         sent_at = self._lease.now()
-        ttl_s = self.config.ha_lease_seconds
+        ttl_s = self.config.election.ha_lease_seconds
         self._state = state = await self._coordinator.elect(step.seen, step.candidate, ttl_s)
         term = InSyncSet(
             state,
-            max_lag_s=self.config.ha_max_time_slave_not_catchup / 1000,
-            min_in_sync=self.config.min_in_sync_replicas,
+            max_lag_s=self.config.election.ha_max_time_slave_not_catchup / 1000,
+            min_in_sync=self.config.election.min_in_sync_replicas,
         )
         self._member.begin_term(term, sent_at)
         await self._stop_broker()

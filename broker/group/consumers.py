@@ -88,22 +88,22 @@ class ConsumerManager:
         gone: Callable[[str], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._group_limit = TableLimit("maxGroups", "groups", lambda: config.max_groups)
+        self._group_limit = TableLimit("maxGroups", "groups", lambda: config.limits.max_groups)
         self._member_limit = TableLimit(
-            "maxGroupMembers", "members of a group", lambda: config.max_group_members
+            "maxGroupMembers", "members of a group", lambda: config.limits.max_group_members
         )
         self._subscription_limit = TableLimit(
             "maxGroupSubscriptions",
             "subscriptions of a group",
-            lambda: config.max_group_subscriptions,
+            lambda: config.limits.max_group_subscriptions,
         )
         self._membership_limit = TableLimit(
-            "maxMemberships", "connections in groups", lambda: config.max_memberships
+            "maxMemberships", "connections in groups", lambda: config.limits.max_memberships
         )
         self._bytes_limit = TableLimit(
             "maxSubscriptionBytes",
             "bytes of subscriptions",
-            lambda: config.max_subscription_bytes,
+            lambda: config.limits.max_subscription_bytes,
         )
         self._memberships = 0
         self._subscription_bytes = 0

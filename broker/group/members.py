@@ -46,7 +46,7 @@ class Members:
             config.rebalance_lock_max_live_time,
             self._queues_freed,
             monotonic,
-            lambda: config.max_queue_locks,
+            lambda: config.limits.max_queue_locks,
         )
         self._config = config
         self._groups = metadata.groups

@@ -24,9 +24,13 @@ class ProducerManager:
     ) -> None:
         self.may_check: MayCheck = lambda *_: True
         """Whether a member may get its group's checks of transactions with a topic."""
-        self._limit = TableLimit("maxGroups", "groups of producers", lambda: config.max_groups)
+        self._limit = TableLimit(
+            "maxGroups", "groups of producers", lambda: config.limits.max_groups
+        )
         self._membership_limit = TableLimit(
-            "maxMemberships", "connections in groups of producers", lambda: config.max_memberships
+            "maxMemberships",
+            "connections in groups of producers",
+            lambda: config.limits.max_memberships,
         )
         self._memberships = 0
         self._clock = clock

@@ -131,7 +131,7 @@ class ConsumerFilterManager:
     def __init__(self, config: BrokerConfig, clock: Clock, pieces: Pieces) -> None:
         self._config = config
         self._limit = TableLimit(
-            "maxFilterBytes", "bytes of SQL92 filters", lambda: config.max_filter_bytes
+            "maxFilterBytes", "bytes of SQL92 filters", lambda: config.limits.max_filter_bytes
         )
         self._bytes = 0
         self._refused = LimitedLog(logger)
@@ -214,7 +214,7 @@ class ConsumerFilterManager:
         known = self.find(data.topic, data.consumer_group)
         growth = data.memory - (0 if known is None else known.memory)
         key = (data.topic, data.consumer_group)
-        while self._bytes + growth > self._config.max_filter_bytes:
+        while self._bytes + growth > self._config.limits.max_filter_bytes:
             oldest = next((each for each in self._dead if each != key), None)
             if oldest is None:
                 break

@@ -50,7 +50,9 @@ class SubscriptionGroupManager:
         self.table: dict[str, SubscriptionGroupConfig] = {
             name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS
         }
-        self._limit = TableLimit("maxGroups", "subscription groups", lambda: config.max_groups)
+        self._limit = TableLimit(
+            "maxGroups", "subscription groups", lambda: config.limits.max_groups
+        )
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._texts = table_texts(self.table)

@@ -54,7 +54,7 @@ class ConsumerOffsetManager:
         self._steps_back = LimitedLog(logger)
         self._count = 0  # of all queues
         self._limit = TableLimit(
-            "maxConsumerOffsets", "offsets of consumers", lambda: config.max_consumer_offsets
+            "maxConsumerOffsets", "offsets of consumers", lambda: config.limits.max_consumer_offsets
         )
         self._refused: Refused = lambda place, offset, known: False
         self._sources: list[Callable[[], Iterable[Commit]]] = []

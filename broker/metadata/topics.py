@@ -58,7 +58,7 @@ class TopicConfigManager:
         self._listeners: list[TopicListener] = []
         self._saved_listeners: list[TopicListener] = []
         self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
-        self._limit = TableLimit("maxTopics", "topics", lambda: config.max_topics)
+        self._limit = TableLimit("maxTopics", "topics", lambda: config.limits.max_topics)
         self._size = sum(map(topic_size, self.table.values()))
         self._full_log = LimitedLog(logger)
         self.data_version = DataVersion(counter=0, timestamp=clock.now())

@@ -68,7 +68,7 @@ class MetricsService:
         """How long the requests that have handlers take."""
         self._state: str | None = STARTING
         self._collection: Collection | None = None
-        topics = parts_of(config.lake_topics)
+        topics = parts_of(config.lake.topics)
         store, clock = managers.store, managers.clock
         self._table_lag = TableLag(topics, store, clock) if topics else None
         self._reports = ClientReports(managers.members.consumers)

@@ -68,7 +68,7 @@ OpenArchive = Callable[[ExportedQueues], MessageArchive]
 
 def checked_archive(config: BrokerConfig, archive: OpenArchive | None) -> OpenArchive | None:
     """`archive`, which a broker with lakeRetention needs. Raises ConfigError."""
-    if config.lake_retention and archive is None:
+    if config.lake.retention and archive is None:
         raise ConfigError(
             "lakeRetention=true: only `congreve broker` and congreve.serve read tables"
         )

@@ -73,12 +73,12 @@ class ArchivedPulls:
         file = ExportedFile(store.config.own_dir, files=store.files, read_only=True)
         self._exported = ExportedQueues(store.queues, file)
         opened = partial(open_archive, self._exported)
-        self.topics = frozenset(parts_of(config.lake_topics))
+        self.topics = frozenset(parts_of(config.lake.topics))
         self.thread = ArchiveThread("archive-pulls", opened)
         """Reads for pulls, and offsets."""
         self.queries = ArchiveThread("archive-queries", opened)
         """Reads of many files."""
-        self._memory_bytes = config.lake_read_bytes
+        self._memory_bytes = config.lake.read_bytes
         self._config = config.store
         self._parts: dict[tuple[Queue, int], _Part] = {}
         self._nbytes = 0

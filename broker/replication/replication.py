@@ -68,9 +68,9 @@ class Replication:
             store.backend,
             waits_for_disk=config.store.sync_flush,
             waits_for_slaves=config.broker_role == "SYNC_MASTER",
-            behind_max=config.ha_slave_fallbehind_max,
+            behind_max=config.replication.slave_fallbehind_max,
         )
-        derived = config.ha_listen_port == 0 and config.listen_port != 0
+        derived = config.replication.listen_port == 0 and config.listen_port != 0
         self._derived_port = config.listen_port + HA_DISTANCE if derived else 0
         self._service: HAService | None = None
         self._slave: Slave | None = None
@@ -97,8 +97,8 @@ class Replication:
     def note_master(self, ha: str, broker: str) -> None:
         """Take the master's addresses of a name server's answer; haMasterAddress precedes them."""
         config = self._config
-        if config.is_slave and broker and (ha or config.ha_master_address):
-            master = MasterAddress(config.ha_master_address or ha, broker)
+        if config.is_slave and broker and (ha or config.replication.master_address):
+            master = MasterAddress(config.replication.master_address or ha, broker)
             if master != self._master and self._slave is not None:
                 self._slave.master_known()
             self._master = master
@@ -137,7 +137,7 @@ class Replication:
             loop.call_soon_threadsafe(self._notify, queues)
 
         self._client = RemotingClient(before_request=self._sign, ssl=self._ssl)
-        login = self._login if self._config.ha_login else None
+        login = self._login if self._config.replication.login else None
         self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
         self._tables = SlaveSynchronize(
@@ -191,7 +191,7 @@ class Replication:
             slaves,
             "" if following is None else following.ha,
             "" if self._slave is None else self._slave.trouble,
-            behind_max=self._config.ha_slave_fallbehind_max,
+            behind_max=self._config.replication.slave_fallbehind_max,
         )
 
     @property
@@ -233,11 +233,11 @@ class Replication:
 
     def _listen(self, service: HAService) -> None:
         config = self._config
-        if config.ha_listen_port == NO_PORT:
+        if config.replication.listen_port == NO_PORT:
             return
         derived = self._derived_port
         try:
-            service.listen(config.bind_address, derived or config.ha_listen_port)
+            service.listen(config.bind_address, derived or config.replication.listen_port)
         except BrokerError as error:
             # A broker without slaves needs no HA port, so it must not fail for a port that its
             # settings do not name.
@@ -247,7 +247,7 @@ class Replication:
 
     def _find_master(self) -> MasterAddress | None:
         """The master; without a name server its broker's port is next to its HA port."""
-        address = self._config.ha_master_address
+        address = self._config.replication.master_address
         if self._master is not None or not address:
             return self._master
         host, _, port = address.rpartition(":")

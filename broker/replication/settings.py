@@ -30,17 +30,17 @@ class ReplicationSettings(NamedTuple):
 
 def replication_settings(config: BrokerConfig) -> ReplicationSettings:
     """The broker's settings for both ends of the HA port. Raises TlsError, ConfigError."""
-    if config.is_slave and config.ha_master_address:
+    if config.is_slave and config.replication.master_address:
         try:
-            host_port(config.ha_master_address)
+            host_port(config.replication.master_address)
         except HeaderError as error:
             raise ConfigError(f"haMasterAddress: {error}") from error
     return ReplicationSettings(
         sync_flush=config.store.sync_flush,
-        transfer_batch_bytes=config.ha_transfer_batch_size,
-        heartbeat_s=config.ha_send_heartbeat_interval / 1000,
-        silence_s=config.ha_housekeeping_interval / 1000,
-        allowed_addresses=config.ha_allowed_addresses,
+        transfer_batch_bytes=config.replication.transfer_batch_size,
+        heartbeat_s=config.replication.send_heartbeat_interval / 1000,
+        silence_s=config.replication.housekeeping_interval / 1000,
+        allowed_addresses=config.replication.allowed_addresses,
         certificates=None if config.is_slave else ha_certificates(config),
         client_ssl=partial(ha_client_ssl, config),
     )

@@ -210,7 +210,7 @@ def broker(
 
     async def enter(stack: AsyncExitStack) -> str:
         serving: Broker | ElectedBroker
-        if config.ha_mode == "classic":
+        if config.election.ha_mode == "classic":
             serving = Broker(config, config_path=config_file, archive=archive_of(config))
         else:
             archive = archive_of(config)

@@ -171,7 +171,7 @@ def _with_operator(
         operator = Operator(
             coordinator,
             f"{getpass.getuser()}@{socket.gethostname()}",
-            ttl_s=config.ha_lease_seconds,
+            ttl_s=config.election.ha_lease_seconds,
             timeout_s=timeout_s,
         )
         try:

@@ -18,6 +18,18 @@ from congreve.namesrv.config import NamesrvConfig
 
 CHANGES = {Change.NOW: "yes, at once", Change.AFTER_RESTART: "yes, counts after a restart"}
 
+TITLES = {
+    "broker": "Broker",
+    "store": "Store",
+    "replication": "Replication",
+    "election": "Election",
+    "tls": "Encryption",
+    "console": "Web console",
+    "lake": "Topics as tables",
+    "limits": "Limits",
+}
+"""The heading of each part of broker.conf, in the order of the page."""
+
 INTRODUCTION = """\
 A broker reads its settings from a broker.conf (`congreve broker -c broker.conf`), with RocketMQ's
 keys, and from `-o KEY=VALUE`. The column *network* says whether `mqadmin updateBrokerConfig` may
@@ -52,16 +64,16 @@ API: tuple[tuple[str, str, list[str], list[str]], ...] = (
 
 def settings_page() -> str:
     """Every key of broker.conf and of the name server."""
-    of_brokers = setting_rows()
+    tables = [
+        (title, [row for row in setting_rows() if row.owner == owner])
+        for owner, title in TITLES.items()
+    ]
     return "\n\n".join(
         [
             "---\nhide: [toc]\n---",  # the table needs the room
             "# Settings",
             INTRODUCTION,
-            "## Broker",
-            _settings_table(row for row in of_brokers if row.owner == "broker"),
-            "## Store",
-            _settings_table(row for row in of_brokers if row.owner == "store"),
+            *(part for title, shown in tables for part in (f"## {title}", _settings_table(shown))),
             "## Name server",
             "`mqadmin updateNamesrvConfig` changes these; the name server keeps them in "
             "`namesrv.properties` in its data folder.",

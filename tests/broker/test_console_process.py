@@ -14,6 +14,7 @@ from harness.servers import free_port
 
 import congreve
 from congreve.broker.config import BrokerConfig
+from congreve.broker.config_parts import ConsoleConfig
 from congreve.broker.console_process import console_command, console_process
 from congreve.broker.errors import ConfigError
 
@@ -21,11 +22,13 @@ from congreve.broker.errors import ConfigError
 def test_the_command_has_the_settings(tmp_path: Path) -> None:
     config = BrokerConfig(
         namesrv_addr="10.0.0.5:9876",
-        console_port=8080,
-        console_address="0.0.0.0",
-        console_hosts="console.example.org; c",
-        console_hide_bodies=True,
-        console_bodies_for="ops",
+        console=ConsoleConfig(
+            port=8080,
+            address="0.0.0.0",
+            hosts="console.example.org; c",
+            hide_bodies=True,
+            bodies_for="ops",
+        ),
     )
     config.store.root_dir = str(tmp_path)
     command = console_command(config)
@@ -46,7 +49,7 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
 def test_a_broker_without_a_port_starts_no_process() -> None:
     assert console_process(BrokerConfig()) is None
     with pytest.raises(ConfigError, match="needs namesrvAddr"):
-        console_process(BrokerConfig(console_port=8080))
+        console_process(BrokerConfig(console=ConsoleConfig(port=8080)))
 
 
 async def test_a_broker_starts_its_console_and_ends_it(tmp_path: Path) -> None:

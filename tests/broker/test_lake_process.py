@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.config_parts import ElectionConfig, LakeConfig
 from congreve.broker.errors import ConfigError
 from congreve.broker.lake_process import follow_command, lake_process
 
@@ -16,12 +17,14 @@ from congreve.broker.lake_process import follow_command, lake_process
 def test_the_command_has_the_settings(tmp_path: Path) -> None:
     config = BrokerConfig(
         broker_name="b",
-        lake_topics="orders; bills",
-        lake_warehouse="/lake",
-        lake_properties="s3.endpoint=http://127.0.0.1:1;a=b",
-        lake_lag_millis=10_000,
-        lake_bodies="bills=json:/etc/bill=1.avsc",
-        lake_drop_bodies=True,
+        lake=LakeConfig(
+            topics="orders; bills",
+            warehouse="/lake",
+            properties="s3.endpoint=http://127.0.0.1:1;a=b",
+            lag_millis=10_000,
+            bodies="bills=json:/etc/bill=1.avsc",
+            drop_bodies=True,
+        ),
     )
     config.store.root_dir = str(tmp_path)
     command = follow_command(config)
@@ -34,7 +37,7 @@ def test_the_command_has_the_settings(tmp_path: Path) -> None:
 
 def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
     pytest.importorskip("pyiceberg")
-    config = BrokerConfig(lake_topics="T", lake_warehouse="/lake", lake_lag_millis=10_000)
+    config = BrokerConfig(lake=LakeConfig(topics="T", warehouse="/lake", lag_millis=10_000))
     assert lake_process(config) is not None
     assert config.store.flush_consume_queue_thorough_interval == 3_333
     without = BrokerConfig()
@@ -53,7 +56,9 @@ def test_checkpoints_are_written_as_often_as_the_lag_needs() -> None:
 )
 def test_only_the_master_of_an_elected_group_exports(mode: str, role: str, flags: set[str]) -> None:
     config = BrokerConfig(
-        **{"lake_topics": "T", "lake_warehouse": "/lake", "ha_mode": mode, "broker_role": role}
+        lake=LakeConfig(topics="T", warehouse="/lake"),
+        election=ElectionConfig(ha_mode=mode),
+        broker_role=role,
     )
     assert {"--confirmed-only", "--note-only"} & {*follow_command(config)} == flags
 
@@ -61,24 +66,21 @@ def test_only_the_master_of_an_elected_group_exports(mode: str, role: str, flags
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"lake_topics": "T"}, "needs lakeWarehouse"),
-        ({"lake_partition": "week"}, "day or hour"),
+        ({"topics": "T"}, "needs lakeWarehouse"),
+        ({"partition": "week"}, "day or hour"),
         (
-            {
-                **{"lake_topics": "T", "lake_warehouse": "/lake"},
-                **{"lake_retention": True, "lake_drop_bodies": True},
-            },
+            {"topics": "T", "warehouse": "/lake", "retention": True, "drop_bodies": True},
             "lakeDropBodies=false",
         ),
     ],
 )
 def test_contradicting_settings_are_refused(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        BrokerConfig(**settings)
+        LakeConfig(**settings)
 
 
 @pytest.mark.parametrize("bodies", ["json:/a.avsc", "U=json:/a.avsc", "T=json"])
 def test_bodies_are_those_of_a_topic_of_lake_topics(bodies: str) -> None:
-    config = BrokerConfig(lake_topics="T", lake_warehouse="/lake", lake_bodies=bodies)
+    config = BrokerConfig(lake=LakeConfig(topics="T", warehouse="/lake", bodies=bodies))
     with pytest.raises(ConfigError, match="TOPIC=FORMAT:FILE"):
         lake_process(config)

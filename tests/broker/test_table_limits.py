@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from congreve.broker.broker import Broker
+from congreve.broker.config_parts import LimitsConfig
 from congreve.engine.config import StoreConfig
 from congreve.remoting.messages.bodies import (
     ConsumerData,
@@ -65,11 +66,7 @@ async def serving(root: Path, **settings: int) -> AsyncIterator[Clients]:
         max_hash_slot_num=1000,
         max_index_num=4000,
     )
-    config = local_config(
-        broker_name="b",
-        store=store,
-        **settings,
-    )
+    config = local_config(broker_name="b", store=store, limits=LimitsConfig(**settings))
     async with Broker(config) as broker:
         clients = Clients(broker)
         clients.another()

@@ -50,7 +50,10 @@ async def test_a_program_with_a_loop_sends_and_iterates(tmp_path: Path) -> None:
 def test_messages_and_settings_survive_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         with congreve.serve(tmp_path, brokerName="b", maxTopics=77, **SMALL) as node:
-            assert (node.broker.config.broker_name, node.broker.config.max_topics) == ("b", 77)
+            assert (node.broker.config.broker_name, node.broker.config.limits.max_topics) == (
+                "b",
+                77,
+            )
             with node.producer("p") as producer:
                 producer.send(MESSAGE)
     stored = congreve.open_store(tmp_path)

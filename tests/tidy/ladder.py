@@ -121,6 +121,7 @@ _ROOMS = {
     "broker": """
         errors after_repair coalesced ha_frames side_process
         error_responses java_properties listeners log_levels quota_limits
+        config_parts
         config
         config_file console_process lake_process metadata quotas tls
         figures group

@@ -15,9 +15,8 @@ import msgspec
 import pytest
 
 from congreve.base import settings
-from congreve.broker.config import BrokerConfig
+from congreve.broker.config import TABLES
 from congreve.console.main import COMMANDS
-from congreve.engine.config import StoreConfig
 from congreve.namesrv.config import NamesrvConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +94,7 @@ def offline() -> ModuleType:
     return hook("offline")
 
 
-@pytest.mark.parametrize("struct", [BrokerConfig, StoreConfig, NamesrvConfig])
+@pytest.mark.parametrize("struct", [*TABLES.values(), NamesrvConfig])
 def test_every_setting_is_explained_in_the_reference(
     reference: ModuleType, struct: type[msgspec.Struct]
 ) -> None:

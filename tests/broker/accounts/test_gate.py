@@ -12,6 +12,7 @@ from harness import servers
 from harness.eventually import eventually
 
 from congreve.broker.broker import Broker
+from congreve.broker.config_parts import ReplicationConfig
 from congreve.broker.errors import ConfigError
 from congreve.records.record import decode_record
 from congreve.remoting.messages.bodies import AclConfig, HeartbeatData, ProducerData
@@ -248,16 +249,14 @@ async def test_what_slaves_repeat_is_audited_only_if_it_is_refused(
     caplog.set_level(logging.INFO, "congreve.broker.accounts.audit")
     port = servers.free_port()
     settings = {"broker_access_key": "administrator", "acl_open_name_servers": True}
-    async with guarded(tmp_path, listen_port=port, ha_listen_port=port + 1, **settings) as (
-        broker,
-        tools,
-    ):
+    ha = ReplicationConfig(listen_port=port + 1)
+    async with guarded(tmp_path, listen_port=port, replication=ha, **settings) as (broker, tools):
         slave_folder = tmp_path / "slave"
         slave_folder.mkdir()
-        of_slave = {"broker_id": 1, "broker_role": "SLAVE", "ha_listen_port": -1}
-        master = {"ha_master_address": f"127.0.0.1:{port + 1}"}
+        of_slave = {"broker_id": 1, "broker_role": "SLAVE"}
+        ha = ReplicationConfig(listen_port=-1, master_address=f"127.0.0.1:{port + 1}")
         await tools.of("administrator").create_topic("T")
-        async with guarded(slave_folder, **settings, **of_slave, **master) as (slave, _):
+        async with guarded(slave_folder, replication=ha, **settings, **of_slave) as (slave, _):
             await tools.of("administrator").send("T")
             await eventually(lambda: slave.store.log.max_offset == broker.store.log.max_offset)
             await eventually(lambda: "T" in slave.managers.metadata.topics.table)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from congreve.broker.config_parts import LimitsConfig
 from congreve.remoting.messages import fastjson
 
 from ..tool import Tool, config_of, running
@@ -28,8 +29,9 @@ async def test_only_queues_that_exist_can_be_locked(tmp_path: Path) -> None:
 
 
 async def test_a_group_that_does_not_exist_locks_nothing(tmp_path: Path) -> None:
-    settings = {"auto_create_subscription_group": False, "max_queue_locks": 3}
-    async with running(config_of(tmp_path, **settings)) as (tool, broker):
+    limits = LimitsConfig(max_queue_locks=3)
+    config = config_of(tmp_path, auto_create_subscription_group=False, limits=limits)
+    async with running(config) as (tool, broker):
         await tool.create_topic("T", queues=8)
         assert await locked(tool, "T", range(8)) == []
         assert (await tool.ask(200, body=b'{"groupName":"G"}')).code == 0

@@ -9,6 +9,7 @@ from harness.slowness import limit_s
 from congreve.base.clock import ManualClock
 from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
+from congreve.broker.config_parts import LimitsConfig
 from congreve.broker.metadata.filters import DEAD_KEPT_MS, ConsumerFilterManager, NotCompiledError
 from congreve.engine.config import StoreConfig
 from congreve.engine.read.reader import GetStatus
@@ -109,7 +110,7 @@ async def test_a_filter_of_4_mb_is_refused_and_the_heartbeat_is_answered() -> No
 
 
 async def test_filters_of_removed_groups_are_evicted_and_active_ones_are_kept() -> None:
-    config = BrokerConfig(max_filter_bytes=20_000)
+    config = BrokerConfig(limits=LimitsConfig(max_filter_bytes=20_000))
     filters, _ = manager(config=config)
     for number in range(20):
         await filters.register(f"gone{number}", [wanted(f"a > {number}", 1)])
@@ -126,7 +127,7 @@ async def test_filters_of_removed_groups_are_evicted_and_active_ones_are_kept() 
     assert 0 < full < 30
     kept = [data for groups in filters.table.values() for data in groups.values()]
     assert not any(data.dead for data in kept)
-    assert sum(data.memory for data in kept) == filters._bytes <= config.max_filter_bytes
+    assert sum(data.memory for data in kept) == filters._bytes <= config.limits.max_filter_bytes
     filters.unregister("live0")
     await filters.register("next", [wanted("a > 1", 1), wanted("a > 1", 1, "b")])
     assert filters.find("TopicTest", "live0") is None

@@ -15,6 +15,7 @@ from harness.replication.pairs import broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.broker.config_parts import ReplicationConfig
 from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.results import SendStatus
@@ -183,7 +184,11 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
 
 def test_the_address_of_a_master_needs_a_port() -> None:
     with pytest.raises(ConfigError, match=r"haMasterAddress: .* is not an address"):
-        Broker(BrokerConfig(broker_role="SLAVE", broker_id=1, ha_master_address="10.0.0.1"))
+        Broker(
+            BrokerConfig().changed(
+                {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": "10.0.0.1"}
+            )
+        )
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.1", "h..x:10912", "127.0.0.1:99999"])
