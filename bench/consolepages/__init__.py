@@ -1,1 +1,0 @@
-"""How long the pages of the web console take."""

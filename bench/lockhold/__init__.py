@@ -1,1 +1,0 @@
-"""How long a message keeps the append lock."""

@@ -1,1 +1,0 @@
-"""Servers that only answer, over io_uring and over epoll, in turns."""

@@ -1,1 +1,0 @@
-"""The effect of a tenant's quota on another tenant."""
