@@ -25,6 +25,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.outgoing import Outgoing, prepare, prepare_batches
 from congreve.client.producer.columns import Bodies
+from congreve.client.producer.in_flight import InFlight
 from congreve.client.producer.many import BATCH_BYTES, IN_FLIGHT, outgoings_of, send_all
 from congreve.client.producer.request_reply import Requests, reply_message, reply_properties
 from congreve.client.producer.sending import Selector, Sender
@@ -40,6 +41,7 @@ from congreve.remoting.transport.dispatcher import Handler
 
 T = TypeVar("T")
 
+MAX_IN_FLIGHT = 1000
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """The group name that RocketMQ reserves for its own producers."""
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
@@ -64,6 +66,7 @@ class ProducerOptions(ConnectionOptions, total=False):
 
     send_timeout_s: float
     retries: int
+    max_in_flight: int
     max_message_size: int
     compress_from: int
     compression: CompressionType
@@ -79,8 +82,9 @@ class Producer(ClientInstance):
     DefaultMQProducer).
 
     Sends rotate through the queues of their topic. A failed send is repeated up to `retries` times,
-    preferably at another broker, within `send_timeout_s` in total. Bodies of `compress_from` bytes
-    or more are compressed; `max_message_size` limits the size before compression. With
+    preferably at another broker, within `send_timeout_s` in total. At most `max_in_flight` sends of
+    the event loop wait for their answers; further ones wait before that. Bodies of `compress_from`
+    bytes or more are compressed; `max_message_size` limits the size before compression. With
     `latency_faults` the producer avoids brokers that were slow or failed for a while. `hooks` are
     called for every send. `connection` holds ClientInstance's options: credentials, ssl,
     namespace.
@@ -93,6 +97,7 @@ class Producer(ClientInstance):
         group: str,
         send_timeout_s: float = 3.0,
         retries: int = 2,
+        max_in_flight: int = MAX_IN_FLIGHT,
         max_message_size: int = MAX_MESSAGE_SIZE,
         compress_from: int = 4096,
         compression: CompressionType = CompressionType.ZLIB,
@@ -107,6 +112,7 @@ class Producer(ClientInstance):
         check_group(group, DEFAULT_GROUP)
         check_seconds("send_timeout_s", send_timeout_s)
         check_number("retries", retries, 0)
+        check_number("max_in_flight", max_in_flight, 1)
         check_number("max_message_size", max_message_size, 1)
         check_number("compress_from", compress_from, 0)
         check_type("compression", compression, CompressionType)
@@ -120,6 +126,7 @@ class Producer(ClientInstance):
         super().__init__(namesrv, timeout_s=send_timeout_s, **connection)
         self.group = wrap(self.namespace, group)
         check_group(self.group, DEFAULT_GROUP)
+        self.in_flight = InFlight(max_in_flight)
         self.max_message_size = max_message_size
         self.compress_from = compress_from
         self.compression = compression
@@ -157,15 +164,22 @@ class Producer(ClientInstance):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send a message and wait until a broker has stored it.
+        """Send a message and wait until a broker has stored it. While `max_in_flight` others wait,
+        this send does not begin.
 
         With `queue`, or a `selector` that picks one, there is a single attempt at that queue.
         Raises InvalidNameError or InvalidMessageError before anything is sent; RouteNotFoundError,
         BrokerError, SendTimeoutError, another ClientError or a RemotingError afterwards.
         """
-        seconds = self._seconds(timeout_s)
-        outgoing = self._prepare(message, queue=queue)
-        return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
+        deadline = time.monotonic() + self.seconds(timeout_s)
+        self.check_running()
+        await self.in_flight.take(deadline)
+        try:
+            outgoing = self._prepare(message, queue=queue)
+            seconds = deadline - time.monotonic()
+            return self._seen(await self._sender.send(outgoing, queue, selector, seconds))
+        finally:
+            self.in_flight.give_back()
 
     def has_route(self, topic: str) -> bool:
         """Whether the topic's route is cached. Raises ClientStateError when the producer is not
@@ -188,7 +202,7 @@ class Producer(ClientInstance):
         The producer must have no hooks, and has_route() must be true for the topic. May be called
         from any thread. Raises as send() does.
         """
-        seconds = self._seconds(timeout_s)
+        seconds = self.seconds(timeout_s)
         outgoing = self._prepare(message, queue=queue)
         sending = self._blocking_sender.send(outgoing, queue, selector, seconds)
         return self._seen(_without_waiting(sending))
@@ -216,6 +230,8 @@ class Producer(ClientInstance):
         timeout_s: float | None = None,
     ) -> asyncio.Task[SendResult]:
         """Send without waiting; `callback` gets the task when it is done, in the current context.
+        While `max_in_flight` sends wait for their answers, the task waits: a program that makes
+        messages faster than brokers store them should await some tasks.
 
         Options and errors are those of send(); an error is set on the task.
         """
@@ -252,7 +268,7 @@ class Producer(ClientInstance):
         result for each. Raises as send() does; batches before the failed one are then stored.
         """
         self.check_running()
-        seconds = self._seconds(timeout_s)
+        seconds = self.seconds(timeout_s)
         messages = checked_batch(messages, self.max_message_size)
         self._check_queue(queue, messages[0].topic)
         if self.hooks or self.namespace:
@@ -300,7 +316,7 @@ class Producer(ClientInstance):
             batch_bytes = min(BATCH_BYTES, self.max_message_size)
         check_number("batch_bytes", batch_bytes, 1, self.max_message_size)
         check_number("in_flight", in_flight, 1)
-        seconds = self._seconds(timeout_s)
+        seconds = self.seconds(timeout_s)
 
         async def send(outgoing: Outgoing) -> SendResult:
             return self._seen(await self._sender.send(outgoing, queue, None, seconds))
@@ -315,7 +331,7 @@ class Producer(ClientInstance):
 
         Raises as send() does, and RequestReplyTimeoutError when no reply arrives in time.
         """
-        seconds = self._seconds(timeout_s)
+        seconds = self.seconds(timeout_s)
         deadline = asyncio.get_running_loop().time() + seconds
         self.check_running()
         check_message(message, self.max_message_size)
@@ -365,7 +381,8 @@ class Producer(ClientInstance):
             system=self._system if system is None else {**self._system, **system},
         )
 
-    def _seconds(self, timeout_s: float | None) -> float:
+    def seconds(self, timeout_s: float | None) -> float:
+        """The timeout of a call, in seconds. Raises InvalidSettingError."""
         if timeout_s is None:
             return self.timeout_s
         check_seconds("timeout_s", timeout_s)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Unpack
 
+from congreve.client.errors import InvalidSettingError
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import Producer, ProducerOptions
 from congreve.client.producer.sending import Selector
@@ -72,16 +73,38 @@ class SyncProducer(SyncClient[Producer]):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> Future[SendResult]:
-        """Send without waiting; `callback` gets the future when it is done, in the loop's thread.
+        """Send without waiting for the answer; `callback` gets the future when it is done, in the
+        loop's thread. While `max_in_flight` futures are not done, this call waits, up to the send's
+        timeout.
 
         The callback must not block. Options and errors are those of send(); an error is set on the
         future.
         """
-        sending = self._part.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
-        future = self._thread.submit(sending)
+        taken = self._take_slot(timeout_s)
+        try:
+            future = self._thread.submit(
+                self._part.send(message, queue=queue, selector=selector, timeout_s=timeout_s)
+            )
+        except BaseException:
+            if taken:
+                self._part.in_flight.for_threads.release()
+            raise
+        if taken:
+            future.add_done_callback(lambda _: self._part.in_flight.for_threads.release())
         if callback is not None:
             future.add_done_callback(callback)
         return future
+
+    def _take_slot(self, timeout_s: float | None) -> bool:
+        """Wait for a slot; False when none is free in time, or without waiting in a callback: the
+        loop's thread frees them. The send itself waits then."""
+        if self._thread.is_current:
+            return self._part.in_flight.for_threads.acquire(blocking=False)
+        try:
+            seconds = self._part.seconds(timeout_s)
+        except InvalidSettingError:  # the send raises it, on its future
+            seconds = 0.0
+        return self._part.in_flight.for_threads.acquire(timeout=seconds)
 
     def send_oneway(
         self,

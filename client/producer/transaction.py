@@ -96,7 +96,7 @@ class TransactionProducer(Producer):
         when the broker did not answer the report. Raises as send() does, and TransactionEndError
         when the broker refuses the outcome: a check has ended the transaction meanwhile.
         """
-        seconds = self._seconds(timeout_s)
+        seconds = self.seconds(timeout_s)
         check_message(message, self.max_message_size)
         message = msgspec.structs.replace(message, delay_level=0, deliver_ms=0)
         system = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}

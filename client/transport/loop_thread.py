@@ -36,6 +36,11 @@ class LoopThread(Generic[C_co]):
         """Whether the thread runs: between start() and stop()."""
         return self._thread is not None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread."""
+        return self._thread is not None and self._thread.is_current
+
     def start(self) -> None:
         """Start the thread, then the client. Raises what the client's start() raises."""
         self._thread = loop_thread.LoopThread(f"congreve-{self._name}")

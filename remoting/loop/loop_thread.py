@@ -78,6 +78,11 @@ class LoopThread:
             self._thread.join()
 
     @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread."""
+        return self._thread is threading.current_thread()
+
+    @property
     def is_of_this_process(self) -> bool:
         """Whether this process made the thread, not the one that it was forked from."""
         return self._pid == os.getpid()
