@@ -20,7 +20,7 @@ build: $(VENV)/.built
 # Dependencies, by what asks for them; a second call finds the stamp and is quick.
 $(VENV)/.base: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade "setuptools>=77" "Cython>=3.1,<4"
+	$(BIN)/pip install --quiet --upgrade "setuptools>=77" "Cython>=3.2,<4"
 	touch $@
 
 # The C library of the io_uring backend, where this machine lets us; the build goes on without it.

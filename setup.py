@@ -15,6 +15,8 @@ from setuptools import Extension, find_packages, setup
 SETUPTOOLS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]
 PACKAGE_DIR: dict[str, str] = SETUPTOOLS["package-dir"]
 NAMESPACE = Path("build/namespace")
+# What compiled modules have in common (memoryviews, functions, exceptions); Cython generates it.
+SHARED = "congreve.base.cython_shared"
 
 JOBS = int(os.environ.get("CONGREVE_BUILD_JOBS", os.cpu_count() or 1))
 # CONGREVE_DEBUG=1 builds with bounds checks, C asserts and symbols.
@@ -32,6 +34,7 @@ DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": DEBUG,
     "cdivision": True,
+    "auto_pickle": False,
 }
 
 
@@ -113,7 +116,8 @@ def extensions() -> list[Extension]:
     ]
     if not found:
         raise SystemExit("no .pyx found: is this an sdist without its sources?")
-    return found
+    shared = Extension(SHARED, ["base/cython_shared.c"], extra_compile_args=COMPILE_ARGS)
+    return [*found, shared]
 
 
 link_packages()
@@ -125,6 +129,7 @@ setup(
         build_dir="build/cython",
         nthreads=JOBS,
         compiler_directives=DIRECTIVES,
+        shared_utility_qualified_name=SHARED,
     ),
     options={"build_ext": {"parallel": JOBS}},
 )
