@@ -32,7 +32,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.outgoing import Outgoing, batch, prepare
 from congreve.client.received import PulledRecords
 from congreve.client.transport.instance import ClientInstance
-from congreve.records.batches.resend import ResendEncoder, ResendIds
+from congreve.records.batches.batch import batch_element
 from congreve.records.message import properties as names
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -75,6 +75,8 @@ DELIVERY_PROPERTIES = frozenset(
 """Properties that describe earlier deliveries: the new message does not get them."""
 
 Edit = Callable[[Message], Message]
+Ids = Callable[[int], str]
+"""The id of a letter's new message, by the letter's queue offset."""
 
 
 class ResendFailure(msgspec.Struct, frozen=True):
@@ -105,8 +107,8 @@ class Resender:
     this id in the index of the broker. `rate` is in messages a second. Letters
     that name no topic, or one that their sender may not write to, go to `topic`.
 
-    Compiled code makes batches of all letters that fit into one. Large and compressed letters,
-    edited ones, and those of a batch that the broker finds illegal are sent one by one.
+    Letters go in batches. Large ones, edited ones, and those of a batch that the broker finds
+    illegal are sent one by one.
     """
 
     def __init__(
@@ -132,12 +134,6 @@ class Resender:
         self._edit = edit
         self._clock = clock
         self._turn = 0
-        self._encoder = ResendEncoder(
-            DELIVERY_PROPERTIES,
-            size_max=BATCH_BYTES,
-            body_max=LARGE_BODY,
-            retry_topic=retry_topic(group) if to_group else None,
-        )
         queue = reader.queue
         self._journal = ResentJournal(client, group, queue.broker_name, reader.address)
 
@@ -190,7 +186,9 @@ class Resender:
         at_ms = int(self._clock() * 1000)
         queue = self._reader.queue
         ids = resend_ids(self._group, queue, at_ms)
-        requests, outcomes = self._requests(ranges, pulls, ids)
+        requests, outcomes = self._alone(_letters(pulls, queue, ranges), ids)
+        if self._edit is None:
+            requests = in_batches(requests)
         begun = OffsetSet(part for request in requests for part in request.ranges).ranges
         if begun:
             begin_id = await self._journal.begin(queue.queue_id, begun, self._to_group, at_ms)
@@ -212,32 +210,18 @@ class Resender:
         if begun and not doubtful:
             await self._journal.end(begin_id, stored)
 
-    def _requests(
-        self, ranges: list[Range], pulls: Sequence[PulledRecords], ids: ResendIds
-    ) -> tuple[list["_Request"], list["_Outcome"]]:
-        """The requests for the letters in these ranges, and the letters that cannot be sent."""
-        requests: list[_Request] = []
-        if self._edit is None:
-            bodies = [pulled.body for pulled in pulls]
-            batches, ranges = self._encoder.encode(bodies, ranges, ids)
-            for topic, body, part in batches:
-                like = Message(topic=topic, body=b"")
-                requests.append(_Request(batch((like,), body, "", count_of(part)), part))
-        alone, refused = self._alone(_letters(pulls, self._reader.queue, ranges), ids)
-        return requests + alone, refused
-
     def _alone(
-        self, letters: Iterable[ReceivedMessage], ids: ResendIds
-    ) -> tuple[list["_Request"], list["_Outcome"]]:
+        self, letters: Iterable[ReceivedMessage], ids: Ids
+    ) -> tuple[list["Request"], list["_Outcome"]]:
         """A request for each letter, and the letters that cannot be sent."""
-        requests: list[_Request] = []
+        requests: list[Request] = []
         refused: list[_Outcome] = []
         for letter in letters:
             ranges = ranges_of([letter.queue_offset])
             try:
                 message = self._message(letter)
                 outgoing = prepare(message, ids(letter.queue_offset), compress_from=LARGE_BODY)
-                requests.append(_Request(outgoing, ranges))
+                requests.append(Request(outgoing, ranges))
             except ClientError as error:
                 refused.append(_Outcome(ranges, error))
         return requests, refused
@@ -256,7 +240,7 @@ class Resender:
             message.topic = retry_topic(self._group)
         return message
 
-    async def _send(self, request: "_Request") -> "_Outcome":
+    async def _send(self, request: "Request") -> "_Outcome":
         outgoing = request.outgoing
         try:
             address, queue_id = await self._target(outgoing.topic)
@@ -334,7 +318,7 @@ class Resender:
         return False
 
 
-class _Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """A message or a batch, and the offsets of its letters."""
 
     outgoing: Outgoing
@@ -365,16 +349,51 @@ class _Outcome(msgspec.Struct, frozen=True):
         return self.is_batch and isinstance(self.error, BrokerError) and self.error.code == illegal
 
 
-def resend_ids(group: str, queue: MessageQueue, at_ms: int) -> ResendIds:
+def in_batches(requests: Iterable[Request]) -> list[Request]:
+    """The same letters in batches of one topic, in their order; compressed ones stay alone."""
+    found: list[Request] = []
+    by_topic: dict[str, list[Request]] = {}
+    for request in requests:
+        if request.outgoing.sys_flag:
+            found.append(request)
+        else:
+            by_topic.setdefault(request.outgoing.topic, []).append(request)
+    for of_topic in by_topic.values():
+        packed: list[Request] = []
+        elements: list[bytes] = []
+        size = 0
+        for request in of_topic:
+            sent = request.outgoing
+            element = batch_element(sent.body, sent.properties.encode(), sent.flag)
+            if packed and size + len(element) > BATCH_BYTES:
+                found.append(_batch_of(packed, elements))
+                packed, elements, size = [], [], 0
+            packed.append(request)
+            elements.append(element)
+            size += len(element)
+        found.append(_batch_of(packed, elements))
+    return found
+
+
+def _batch_of(packed: Sequence[Request], elements: Sequence[bytes]) -> Request:
+    messages = [message for request in packed for message in request.outgoing.messages]
+    ranges = OffsetSet(part for request in packed for part in request.ranges).ranges
+    return Request(batch(messages, b"".join(elements), "", len(packed)), ranges)
+
+
+def resend_ids(group: str, queue: MessageQueue, at_ms: int) -> Ids:
     """Ids of the messages that one resend makes of the letters in a queue, by queue offset.
 
     They have the form of all ids, with the time at the same place.
     """
     place = f"{group}\n{queue.broker_name}\n{queue.queue_id}".encode()
     elapsed = at_ms - int(month_start(at_ms).timestamp() * 1000)
-    return ResendIds(
-        blake2b(place, digest_size=8).hexdigest().upper(), f"{elapsed & 0xFFFFFFFF:08X}"
-    )
+    head = blake2b(place, digest_size=8).hexdigest().upper()
+
+    def id_of(offset: int) -> str:
+        return f"{head}{offset >> 16 & 0xFFFF:04X}{elapsed & 0xFFFFFFFF:08X}{offset & 0xFFFF:04X}"
+
+    return id_of
 
 
 def plain_message(letter: ReceivedMessage, topic: str | None = None) -> Message:

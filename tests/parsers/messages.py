@@ -18,7 +18,6 @@ from congreve.client.message import MessageQueue
 from congreve.client.received import PulledRecords
 from congreve.client.transport.route import _read as read_route
 from congreve.records.batches import batch_body
-from congreve.records.batches.resend import ResendEncoder, ResendIds
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.inflate import INFLATED_MAX, inflate
@@ -65,14 +64,6 @@ def _records() -> Iterator[Parser]:
     for kind in (DELAYED, TIMED, COMMITTED):
         restore = partial(restored, kind=kind)
         yield Parser(f"parked record {kind}", ("records/restore.pyx",), restore, RECORDS)
-    encoder = ResendEncoder(["a", "KEYS"], size_max=4096, body_max=1024)
-    ids = ResendIds("0" * 16, "0" * 8)
-    yield Parser(
-        "records that are sent again",
-        ("records/batches/resend.pyx",),
-        lambda data: encoder.encode([data], [(0, 1 << 62)], ids),
-        RECORDS,
-    )
     yield Parser(
         "recall handle",
         ("records/message/recall_handle.py",),

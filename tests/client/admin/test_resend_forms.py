@@ -1,48 +1,25 @@
-"""Compiled code puts letters into batches; they equal those that Python sends one by one."""
+"""Letters are packed into batches; each element equals what is sent alone."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.client.admin.offset_ranges import offsets_of, ranges_of
+from congreve.client.admin.offset_ranges import offsets_of
 from congreve.client.admin.resend import (
     BATCH_BYTES,
-    DELIVERY_PROPERTIES,
     LARGE_BODY,
-    plain_message,
+    Request,
+    in_batches,
     resend_ids,
 )
-from congreve.client.message import Message, MessageQueue, ReceivedMessage
+from congreve.client.message import Message, MessageQueue
 from congreve.client.outgoing import prepare
-from congreve.client.received import PulledRecords
-from congreve.records.batches.resend import ResendEncoder, ResendIds
-from congreve.records.errors import RecordError
-from congreve.records.message.flags import SysFlag
-from congreve.records.message.message import Record
-from congreve.records.message.properties import KEYS, RETRY_TOPIC, RETRY_TOPIC_UNCHECKED, TAGS
-from congreve.records.record import encode_record
 
 QUEUE = MessageQueue(topic="%DLQ%g", broker_name="b", queue_id=3)
-TOPICS_MAX, TOPIC_MAX = 64, 127
 IDS = resend_ids("g", QUEUE, 1_767_225_600_000)
-NAMES = st.sampled_from(
-    [
-        *sorted(DELIVERY_PROPERTIES - {RETRY_TOPIC, RETRY_TOPIC_UNCHECKED}),
-        KEYS,
-        TAGS,
-        "ü",
-        "WAI",
-        "WAITS",
-    ]
-)
-VALUES = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\x02"), min_size=1, max_size=9
-)
 
 
 class Sent(NamedTuple):
@@ -54,30 +31,6 @@ class Sent(NamedTuple):
     properties: str
 
 
-@st.composite
-def letters(draw: st.DrawFn) -> Record:
-    properties = draw(st.dictionaries(NAMES, VALUES, max_size=6))
-    if not draw(st.integers(0, 5)):
-        properties[RETRY_TOPIC_UNCHECKED] = "true"
-    topic = draw(st.sampled_from([None, "a", "b", "ü", "x" * (TOPIC_MAX + 1)]))
-    return Record(
-        topic=QUEUE.topic,
-        body=draw(st.binary(min_size=1, max_size=40)) * draw(st.sampled_from([1, 1, 200])),
-        properties=properties if topic is None else properties | {RETRY_TOPIC: topic},
-        flag=draw(st.integers(-(2**31), 2**31 - 1)),
-        sys_flag=draw(st.sampled_from([0, 0, 0, int(SysFlag.COMPRESSED)])),
-    )
-
-
-def bodies(records: Iterable[Record], first: int, a_pull: int) -> list[bytes]:
-    """The records as bodies of pulls, with offsets from `first` on."""
-    encoded = [
-        encode_record(msgspec.structs.replace(record, queue_offset=offset))
-        for offset, record in enumerate(records, first)
-    ]
-    return [b"".join(encoded[at : at + a_pull]) for at in range(0, len(encoded), a_pull)]
-
-
 def elements(topic: str, batch: bytes) -> Iterator[Sent]:
     at = 0
     while at < len(batch):
@@ -87,89 +40,54 @@ def elements(topic: str, batch: bytes) -> Iterator[Sent]:
         at += size
 
 
-def plain(letter: ReceivedMessage, retry_topic: str | None) -> Sent:
-    message: Message = plain_message(letter)
-    if retry_topic is not None:
-        message.properties[RETRY_TOPIC] = message.topic
-        message.topic = retry_topic
-    outgoing = prepare(message, IDS(letter.queue_offset), compress_from=1 << 30)
-    return Sent(outgoing.topic, outgoing.body, outgoing.flag, outgoing.properties)
-
-
-def goes_into_a_batch(record: Record) -> bool:
-    return (
-        len(record.properties.get(RETRY_TOPIC, "").encode()) in range(1, TOPIC_MAX + 1)
-        and RETRY_TOPIC_UNCHECKED not in record.properties
-        and len(record.body) < LARGE_BODY
-        and not record.sys_flag & SysFlag.COMPRESSED
-    )
-
-
-@given(
-    records=st.lists(letters(), max_size=20),
-    wanted=st.sets(st.integers(90, 125)),
-    first=st.sampled_from([100, 2**32 + 2**17]),
-    a_pull=st.integers(1, 5),
-    size_max=st.sampled_from([BATCH_BYTES, LARGE_BODY + 1000]),
-    retry_topic=st.sampled_from([None, "%RETRY%g"]),
+MESSAGES = st.builds(
+    Message,
+    topic=st.sampled_from(["a", "b", "ü"]),
+    body=st.builds(
+        bytes.__mul__, st.binary(min_size=1, max_size=40), st.sampled_from([1, 90, 200])
+    ),
+    flag=st.integers(-(2**31), 2**31 - 1),
+    properties=st.dictionaries(st.sampled_from(["KEYS", "ü", "WAITS"]), st.just("v"), max_size=3),
 )
-def test_both_forms_send_the_same(
-    records: list[Record],
-    wanted: set[int],
-    first: int,
-    a_pull: int,
-    size_max: int,
-    retry_topic: str | None,
-) -> None:
-    pulled = bodies(records, first, a_pull)
-    ranges = ranges_of(sorted(first - 100 + one for one in wanted))
-    encoder = ResendEncoder(
-        DELIVERY_PROPERTIES, size_max=size_max, body_max=LARGE_BODY, retry_topic=retry_topic
-    )
-    # A pull whose records were already encoded adds none.
-    batches, others = encoder.encode([*pulled, *pulled[:1]], ranges, IDS)
-    in_batches = {
-        offset: sent
-        for topic, body, offsets in batches
-        for offset, sent in zip(offsets_of(offsets), elements(topic, body), strict=True)
-    }
-    letters_of = {
-        letter.queue_offset: letter
-        for body in pulled
-        for letter in PulledRecords(body).messages(QUEUE)
-        if letter.queue_offset in offsets_of(ranges)
-    }
-    assert sorted(in_batches) == [
-        offset for offset in letters_of if goes_into_a_batch(records[offset - first])
+
+
+@given(messages=st.lists(MESSAGES, max_size=30), first=st.sampled_from([100, 2**32 + 2**17]))
+def test_a_batch_has_what_is_sent_alone(messages: list[Message], first: int) -> None:
+    alone = [
+        Request(prepare(message, IDS(offset), compress_from=LARGE_BODY), [(offset, offset)])
+        for offset, message in enumerate(messages, first)
     ]
-    assert sorted([*in_batches, *offsets_of(others)]) == sorted(letters_of)
-    assert in_batches == {offset: plain(letters_of[offset], retry_topic) for offset in in_batches}
-    assert all(len(body) <= size_max for _, body, _ in batches)
+    packed = in_batches(alone)
+    found = {}
+    for request in packed:
+        sent, offsets = request.outgoing, offsets_of(request.ranges)
+        assert len(offsets) == sent.count
+        if sent.is_batch:
+            found.update(zip(offsets, elements(sent.topic, sent.body), strict=True))
+        else:
+            assert len(messages[offsets[0] - first].body) >= LARGE_BODY
+            found[offsets[0]] = Sent(sent.topic, sent.body, sent.flag, sent.properties)
+    assert found == {
+        request.ranges[0][0]: Sent(sent.topic, sent.body, sent.flag, sent.properties)
+        for request in alone
+        for sent in [request.outgoing]
+    }
+    topics = [request.outgoing.topic for request in packed if request.outgoing.is_batch]
+    assert len(topics) == len(set(topics))
 
 
-def test_letters_of_too_many_topics_are_left_to_python() -> None:
-    records = [
-        Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: f"t{number}"})
-        for number in range(TOPICS_MAX + 2)
+def test_a_batch_ends_before_its_largest_size() -> None:
+    message = Message(topic="a", body=b"m" * (LARGE_BODY - 1))
+    alone = [
+        Request(prepare(message, IDS(offset), compress_from=LARGE_BODY), [(offset, offset)])
+        for offset in range(100)
     ]
-    encoder = ResendEncoder(DELIVERY_PROPERTIES, size_max=BATCH_BYTES, body_max=LARGE_BODY)
-    batches, others = encoder.encode(bodies(records, 0, 8), [(0, 1 << 40)], IDS)
-    assert [topic for topic, _, _ in batches] == [f"t{number}" for number in range(TOPICS_MAX)]
-    assert others == [(TOPICS_MAX, TOPICS_MAX + 1)]
+    packed = in_batches(alone)
+    assert [len(one.outgoing.body) <= BATCH_BYTES for one in packed] == [True, True]
+    assert [one.ranges for one in packed] == [[(0, 61)], [(62, 99)]]
 
 
-def test_long_properties_leave_no_space_for_new_ones() -> None:
-    record = Record(topic=QUEUE.topic, body=b"m", properties={RETRY_TOPIC: "t", "p": "v" * 32_700})
-    encoder = ResendEncoder(DELIVERY_PROPERTIES, size_max=BATCH_BYTES, body_max=LARGE_BODY)
-    assert encoder.encode(bodies([record], 0, 1), [(0, 0)], IDS) == ([], [(0, 0)])
-
-
-def test_damaged_records_and_wrong_ids_are_refused() -> None:
-    (body,) = bodies([Record(topic="t", body=b"m")], 0, 1)
-    encoder = ResendEncoder([], size_max=1000, body_max=100)
-    with pytest.raises(RecordError, match="byte 0 of the 90"):
-        encoder.encode([body[:90]], [(0, 9)], IDS)
-    with pytest.raises(ValueError, match="32"):
-        ResendEncoder(map(str, range(33)), size_max=1000, body_max=100)
-    with pytest.raises(ValueError, match="16 and 8 digits"):
-        ResendIds("0" * 15, "0" * 8)
+def test_an_id_has_the_place_the_time_and_the_offset() -> None:
+    message_id = IDS(0x12345678)
+    assert (len(message_id), message_id[16:20], message_id[28:]) == (32, "1234", "5678")
+    assert IDS(1) == IDS(1) != resend_ids("h", QUEUE, 1_767_225_600_000)(1)
