@@ -1,4 +1,4 @@
-"""The folders of a store: their locks, and the marker of an unclean stop."""
+"""The folders of a store: their locks and owner, and the marker of an unclean stop."""
 
 import logging
 import os
@@ -8,8 +8,9 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.state.identity import forget_unused
+from congreve.engine.state.identity import IdentityFile, forget_unused
 from congreve.engine.state.lock import FolderLock, StoreLock
+from congreve.engine.state.part_owners import PartOwners
 from congreve.io_backends.files.file_system import DISK, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ class StoreFolder:
     def __init__(self, config: StoreConfig, files: FileSystem = DISK) -> None:
         self._config = config
         self._files = files
+        self.parts = PartOwners(config, files)
+        """Whose the parts are that lie outside the root."""
         self._lock = StoreLock(config.lock_path, files)
         self._log_lock = FolderLock(config.commit_log_dir, files)
 
@@ -52,6 +55,17 @@ class StoreFolder:
                 f"{folder} holds no log, but {queues.folder} holds its queues: restore the log's "
                 f"folder, or remove {queues.folder} to start with an empty store"
             )
+
+    def identify(self) -> str:
+        """The store's id, after a check that its parts are its own; both are made if they are new.
+
+        Raises StoreError.
+        """
+        identity = IdentityFile(self._config.own_dir, files=self._files)
+        self.parts.check(identity.load())
+        made = identity.load_or_make()
+        self.parts.claim(made)
+        return made
 
     def mark_running(self) -> None:
         """Create the marker, durably; raises StoreError."""

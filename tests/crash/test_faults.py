@@ -11,7 +11,8 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.read.reader import GetStatus
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import Fault, FaultPlan, Group

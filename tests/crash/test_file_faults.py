@@ -12,7 +12,8 @@ from harness.small_store import small_store
 
 from congreve.engine.errors import StoreError
 from congreve.engine.offline.verify import StoreExaminer
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK, FileSystem

@@ -7,7 +7,8 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.verify import StoreExaminer
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend

@@ -10,6 +10,7 @@ import pytest
 from congreve.engine.backends import make_backend
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreConfigError
+from congreve.engine.results import PutStatus
 from congreve.engine.state.tuned import (
     Choice,
     Tuned,
@@ -18,7 +19,7 @@ from congreve.engine.state.tuned import (
     save_tuned,
     tuned_path,
 )
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import Fault, FaultPlan

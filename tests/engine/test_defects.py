@@ -20,7 +20,8 @@ from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreLockedError
 from congreve.engine.offline.verify import StoreExaminer
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record
 

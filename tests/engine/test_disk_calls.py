@@ -13,7 +13,8 @@ import pytest
 
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import FaultPlan
 from congreve.io_backends.files.file_system import DISK

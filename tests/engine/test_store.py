@@ -16,7 +16,8 @@ from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health
 from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK

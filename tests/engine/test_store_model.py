@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.offline.verify import StoreExaminer
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 

@@ -87,6 +87,7 @@ _ROOMS = {
         backends exported_queues recovery
         index table_retention timer
         housekeeping readable_store
+        writable_store
         store
         replication
         offline

@@ -14,7 +14,7 @@ from congreve.broker.send.write_through import (
     STANDSTILL_S,
 )
 from congreve.engine.config import StoreConfig
-from congreve.engine.store import PutStatus
+from congreve.engine.results import PutStatus
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 

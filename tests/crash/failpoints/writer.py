@@ -17,8 +17,9 @@ import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
+from congreve.engine.results import PutStatus
 from congreve.engine.state.state_file import StateFile
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem

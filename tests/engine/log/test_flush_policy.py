@@ -8,7 +8,8 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.flush_policy import FlushPolicy, FlushTimer
-from congreve.engine.store import MessageStore, PutStatus
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 
 PAGE = 4096
