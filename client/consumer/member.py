@@ -12,6 +12,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
 from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
 from congreve.client.consumer.consumer import PullConsumer, PullOptions
+from congreve.client.consumer.group_members import group_members
 from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.consumer.queue_locks import QueueLocks
 from congreve.client.consumer.rebalance import Strategy, averagely, share_of
@@ -19,7 +20,6 @@ from congreve.client.consumer.running_info import RunningInfo
 from congreve.client.errors import (
     BrokerError,
     InvalidSubscriptionError,
-    RebalanceError,
     RouteNotFoundError,
 )
 from congreve.client.logs import Log
@@ -32,17 +32,12 @@ from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
 from congreve.client.subscription import SQL92, Sql, Subscription, subscribe
 from congreve.client.transport.options import check_options
 from congreve.client.transport.route import MASTER_ID, TopicRoute
-from congreve.client.user_code import USER_ERRORS
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     ConsumerData,
-    GetConsumerListByGroupResponseBody,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
-from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import GetConsumerListByGroupRequestHeader
-from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 
 log = Log(__name__)
@@ -241,8 +236,8 @@ class GroupMember(PullConsumer):
         if self.model is MessageModel.BROADCASTING:
             share = set(route.read_queues)
         else:
-            members = await self._members(route)
-            share = set(self._share_of(route, members))
+            members = await group_members(self, self.group, route)
+            share = set(share_of(self.strategy, self.client_id, route.read_queues, members))
         held = {queue for queue in self.process_queues if queue.topic == route.topic}
         silent = {queue for queue in held & share if self._is_silent(queue)}
         lost = [queue for queue in sorted(held - share | silent) if await self._release(queue)]
@@ -253,29 +248,9 @@ class GroupMember(PullConsumer):
             log.info("balanced", group=self.group, lost=lost, gained=gained)
         return bool(lost or gained)
 
-    def _share_of(self, route: TopicRoute, members: list[str]) -> list[MessageQueue]:
-        try:
-            return share_of(self.strategy, self.client_id, route.read_queues, members)
-        except USER_ERRORS as error:
-            log.exception("strategy failed", group=self.group, topic=route.topic)
-            raise RebalanceError(f"the strategy raised {type(error).__name__}: {error}") from error
-
     def _is_silent(self, queue: MessageQueue) -> bool:
         process_queue = self.process_queues[queue]
         return process_queue.is_silent and not len(process_queue)
-
-    async def _members(self, route: TopicRoute) -> list[str]:
-        """Client ids of the group; any broker of the topic may answer."""
-        fields = GetConsumerListByGroupRequestHeader(consumer_group=self.group).fields()
-        failure: CongreveError | None = None
-        for broker_name in sorted(route.brokers):
-            try:
-                address = self.routes.address_to_read(broker_name, 0)
-                answer = await self.demand(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
-                return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
-            except CongreveError as error:
-                failure = error
-        raise failure or RouteNotFoundError(f"no broker has topic {route.topic}")
 
     async def _try_to_acquire(self, queue: MessageQueue) -> bool:
         """Acquire a queue; a failure does not affect the other queues."""
@@ -443,12 +418,10 @@ class GroupMember(PullConsumer):
     # --- requests of brokers, heartbeat
 
     def _handlers(self) -> Mapping[int, Handler]:
-        return {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed,
-            **self._running_info.handlers(),
-        }
+        return self._running_info.handlers()
 
-    def _ids_changed(self, request: RemotingCommand, connection: Connection) -> None:
+    def balance_soon(self) -> None:
+        """Look at once whether other queues are this member's now."""
         self._rebalance_wanted.set()
 
     def _consumer_data(self) -> list[ConsumerData]:

@@ -9,8 +9,12 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from congreve.client.errors import InvalidSettingError
+from congreve.client.errors import InvalidSettingError, RebalanceError
+from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
+from congreve.client.user_code import USER_ERRORS
+
+log = Log(__name__)
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """A function (own client id, queues of a topic, client ids of the group) -> own queues."""
@@ -24,9 +28,18 @@ def share_of(
     queues: Sequence[MessageQueue],
     client_ids: Sequence[str],
 ) -> list[MessageQueue]:
-    """Apply a strategy; a client that is not among `client_ids` gets no queue."""
+    """Apply a strategy; a client that is not among `client_ids` gets no queue.
+
+    Raises RebalanceError when the strategy raises an error, which is logged.
+    """
     members = sorted(set(client_ids))
-    return strategy(client_id, sorted(queues), members) if client_id in members else []
+    if client_id not in members:
+        return []
+    try:
+        return strategy(client_id, sorted(queues), members)
+    except USER_ERRORS as error:
+        log.exception("strategy failed", client_id=client_id, queues=len(queues))
+        raise RebalanceError(f"the strategy raised {type(error).__name__}: {error}") from error
 
 
 def averagely(

@@ -46,11 +46,15 @@ class RunningInfo:
     def handlers(self) -> Mapping[int, Handler]:
         """Handlers by request code."""
         return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._ids_changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume,
         }
+
+    def _ids_changed(self, request: RemotingCommand, connection: Connection) -> None:
+        self._member.balance_soon()
 
     async def _reset(self, request: RemotingCommand, connection: Connection) -> None:
         if ResetOffsetRequestHeader.read(request).group == self._member.group:
