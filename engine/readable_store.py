@@ -1,6 +1,6 @@
 """The reads of a store: by queue offset, physical offset, key and time."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
@@ -15,6 +15,7 @@ from congreve.engine.recovery.repair import QueueRepair
 from congreve.engine.results import QueryResult
 from congreve.io_backends.pages import is_in_memory
 from congreve.records.filter.record_filter import RecordFilter
+from congreve.records.message.topics import NEVER_UNUSED
 from congreve.records.record import decode_record
 
 
@@ -145,6 +146,11 @@ class ReadableStore:
             topic, key, max_count, begin_ms, end_ms
         )
         return found
+
+    def unused_topics(self, used: Container[str]) -> list[str]:
+        """Topics with queues that are not in `used` (cleanUnusedTopic)."""
+        topics = self.queues.topics()
+        return [topic for topic in topics if topic not in used and topic not in NEVER_UNUSED]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First readable offset; -1 if the queue does not exist (getMinOffsetInQueue)."""

@@ -1,7 +1,7 @@
 """The message store: it appends messages to one folder on disk and reads them."""
 
 import logging
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +30,6 @@ from congreve.io_backends.backend import Backend
 from congreve.io_backends.disk import used_share
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK, FileSystem
-from congreve.records.message.topics import LIGHT_PREFIX, NEVER_UNUSED
 
 __all__ = ["Backend", "MessageStore"]
 
@@ -168,11 +167,6 @@ class MessageStore(WritableStore):
             repair=self.repair,
         )
         self.recovery = recovery.run(cut_at)
-        if self.queues.light_topics:
-            logger.warning(
-                "ignoring %d light message queues (%s): this broker does not serve them",
-                *(self.queues.light_topics, LIGHT_PREFIX),
-            )
         self._late_checks = LateChecks(self.repair, recovery.unchecked)
         last = self.log.read(self.recovery.last_record)
         if last is not None:
@@ -280,11 +274,6 @@ class MessageStore(WritableStore):
     def checkpoint(self) -> None:
         """Flush and write the checkpoint; for any thread. Raises BackendError, StoreError."""
         self._housekeeping.checkpoint()
-
-    def unused_topics(self, used: Container[str]) -> list[str]:
-        """Topics with queues that are not in `used` (cleanUnusedTopic)."""
-        topics = self.queues.topics()
-        return [topic for topic in topics if topic not in used and topic not in NEVER_UNUSED]
 
     def clean_expired(self) -> None:
         """Delete expired segments soon, at any hour."""

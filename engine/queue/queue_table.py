@@ -58,8 +58,6 @@ class QueueTable:
         self._adding = threading.Lock()
         self._removed: deque[tuple[Path, dict[int, ConsumeQueue]]] = deque()
         self._numbers = count()
-        self.light_topics = 0
-        """Topics on disk that load() ignored."""
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; a new one is created in memory. For any thread."""
@@ -125,7 +123,11 @@ class QueueTable:
         """
         folders = self._folders(self.folder)
         kept = [folder for folder in folders if not folder.name.startswith(LIGHT_PREFIX)]
-        self.light_topics = len(folders) - len(kept)
+        if len(kept) < len(folders):
+            logger.warning(
+                "ignoring %d light message queues (%s): this broker does not serve them",
+                *(len(folders) - len(kept), LIGHT_PREFIX),
+            )
         for topic_folder in kept:
             for queue_folder in self._folders(topic_folder.path):
                 if _is_queue_id(queue_folder.name):

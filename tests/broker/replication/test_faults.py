@@ -15,7 +15,6 @@ from harness.replication.pairs import broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_parts import ReplicationConfig
 from congreve.broker.errors import ConfigError
 from congreve.client import Message, Producer
 from congreve.client.results import SendStatus
