@@ -35,6 +35,18 @@ SEPARATORS = re.compile(r"\\x0[12]|\x01|\x02")
 TEXT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"((?:[^"\\\n]|\\.)*)"')
 
 
+# Texts of the leaf that are not names of properties.
+NO_NAMES = {"SHARDING_KEY", "TIMER_PREFIX", "KEY_SEPARATOR"}
+
+
+def test_every_name_of_a_property_is_reserved() -> None:
+    texts = {name for name, value in vars(properties).items() if isinstance(value, str)}
+    public = {name for name in texts if name.isupper() and not name.startswith("_")}
+    assert {
+        name for name in public if getattr(properties, name) not in properties.NAMES
+    } == NO_NAMES
+
+
 def sources() -> Iterator[Path]:
     for folder in sorted(set(PACKAGES.values())):
         for suffix in ("*.py", "*.pyx", "*.pxd", "*.pxi"):

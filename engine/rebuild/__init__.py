@@ -1,0 +1,1 @@
+"""Stores that are written as a whole, from records with known queue offsets."""
