@@ -12,25 +12,26 @@ from congreve.base.steps import freed
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
-from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
+from congreve.broker.admin.settings import ConfigAdminProcessor
+from congreve.broker.broker_conf import keyword_texts, load_config
 from congreve.broker.coalesced import Coalesced
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
-from congreve.broker.config_file import keyword_texts, load_config
-from congreve.broker.console_process import console_process
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.broker.figures.stats import SAMPLE_INTERVAL_S
-from congreve.broker.lake_process import lake_process, parts_of
 from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metadata.topics import reply_topic
 from congreve.broker.metrics.service import MetricsService
+from congreve.broker.processes.console_process import console_process
+from congreve.broker.processes.lake_process import lake_process, parts_of
+from congreve.broker.processes.side_process import SideProcess
 from congreve.broker.processors import all_handlers, runtime_info_of
 from congreve.broker.pull.archive import OpenArchive, checked_archive
 from congreve.broker.quotas.gate import QuotaGate
@@ -39,7 +40,6 @@ from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
-from congreve.broker.side_process import SideProcess
 from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem

@@ -142,7 +142,7 @@ class ElectionConfig(Part):
 
 
 class ConsoleConfig(Part, rename=_after("console")):
-    """The web console beside the broker (broker/console_process.py)."""
+    """The web console beside the broker (broker/processes/console_process.py)."""
 
     port: Annotated[int, Range(0, 65535)] = 0
     """Port of the [web console](console.md), which a process beside the broker serves; 0: none. It
@@ -166,7 +166,7 @@ class ConsoleConfig(Part, rename=_after("console")):
 
 
 class LakeConfig(Part, rename=_after("lake")):
-    """Topics as tables (broker/lake_process.py)."""
+    """Topics as tables (broker/processes/lake_process.py)."""
 
     topics: str = ""
     """Topics that a process beside the broker copies into tables, separated by `;`: [Topics as

@@ -7,11 +7,11 @@ from typing import Protocol
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.admin.accounts import AccountAdminProcessor
 from congreve.broker.admin.broker import BrokerAdminProcessor
-from congreve.broker.admin.config import ConfigAdminProcessor
 from congreve.broker.admin.consumers import ClientAdminProcessor
 from congreve.broker.admin.groups import GroupAdminProcessor
 from congreve.broker.admin.replication import ReplicationAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
+from congreve.broker.admin.settings import ConfigAdminProcessor
 from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.delay.processor import DelayedMessageProcessor
 from congreve.broker.figures.put_latency import PutLatency

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from congreve.broker.broker import Broker
+from congreve.broker.broker_conf import keyword_texts
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_file import keyword_texts
 from congreve.broker.errors import ConfigError
 from congreve.broker.pair import pair_broker_name, pair_master, paired_slave
 from congreve.broker.tls import server_settings

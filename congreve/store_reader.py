@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from congreve.engine.offline.files import Entries, StoreFiles
-from congreve.engine.offline.queue_scan import entry_windows, gather_batches
-from congreve.engine.offline.verify import QueueInfo, StoreExaminer, StoreInfo, VerifyReport
+from congreve.engine.store_files.files import Entries, StoreFiles
+from congreve.engine.store_files.queue_scan import entry_windows, gather_batches
+from congreve.engine.store_files.verify import QueueInfo, StoreExaminer, StoreInfo, VerifyReport
 from congreve.records.columns.arrays import FIXED_WIDTH, to_numpy
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.column import Column

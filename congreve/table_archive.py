@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from congreve.broker.lake_process import parts_of
+from congreve.broker.processes.lake_process import parts_of
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig

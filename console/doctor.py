@@ -18,8 +18,8 @@ from congreve.base.errors import CongreveError
 from congreve.console.report import output_option, show
 
 if TYPE_CHECKING:
+    from congreve.broker.broker_conf import LoadedConfig
     from congreve.broker.config import BrokerConfig
-    from congreve.broker.config_file import LoadedConfig
 
 NAME_SERVER_TIMEOUT_S = 3.0
 LEAST_FILES = 65_536
@@ -327,7 +327,7 @@ def _clock_state() -> int | None:
 @output_option
 def doctor(conf: Path | None, namesrv: str | None, store: Path | None, output: str) -> None:
     """Print a line for each check; exit code 1 if one of them failed."""
-    from congreve.broker.config_file import load_config, parse_config
+    from congreve.broker.broker_conf import load_config, parse_config
 
     given = {"namesrvAddr": namesrv, "storePathRootDir": None if store is None else str(store)}
     overrides = {key: value for key, value in given.items() if value is not None}

@@ -319,8 +319,8 @@ def restore(
     """Read the tables and write a new store."""
     _check_table(topics, options["table"])
     tables = [_topic_table(topic, partition="day", **options) for topic in topics]
+    from congreve.broker.broker_conf import load_config
     from congreve.broker.config import BrokerConfig
-    from congreve.broker.config_file import load_config
     from congreve.lake.restore import Restore
 
     loaded = BrokerConfig() if config is None else load_config(config).config

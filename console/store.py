@@ -9,7 +9,7 @@ import click
 
 from congreve.console.report import output_option, show
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.verify import StoreExaminer, StoreInfo
+from congreve.engine.store_files.verify import StoreExaminer, StoreInfo
 
 PROBLEMS_SHOWN = 20
 
@@ -45,7 +45,7 @@ def info(folder: Path, output: str) -> None:
 
 
 def _store_settings(config_file: Path) -> StoreConfig:
-    from congreve.broker.config_file import load_config
+    from congreve.broker.broker_conf import load_config
 
     return load_config(config_file).config.store
 

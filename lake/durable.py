@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.files import QueueFile, StoreFiles
-from congreve.engine.offline.queue_scan import entry_windows, gather_batches
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.lock import is_held
+from congreve.engine.store_files.files import QueueFile, StoreFiles
+from congreve.engine.store_files.queue_scan import entry_windows, gather_batches
 from congreve.lake.errors import NotDurableError
 from congreve.records.columns.arrow import OF_QUEUE, repeated, schema, to_batch
 from congreve.records.columns.builder import RecordColumns

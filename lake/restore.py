@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.new_store import NewStore
+from congreve.engine.rebuild.new_store import NewStore
 from congreve.lake.data_files import BrokerQueue
 from congreve.lake.errors import RestoreError
 from congreve.lake.queue_batches import queue_batches

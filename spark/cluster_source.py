@@ -22,7 +22,7 @@ from congreve.client.errors import (
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.client.pull.bulk_reader import BulkReader, OffsetMovedError, Pulled
 from congreve.client.transport.loop_thread import LoopThread
-from congreve.engine.offline.queue_scan import BATCH_BYTES, BATCH_ROWS
+from congreve.engine.store_files.queue_scan import BATCH_BYTES, BATCH_ROWS
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import RecordError

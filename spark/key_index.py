@@ -10,7 +10,7 @@ from congreve.base.errors import CongreveError
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.file_sizes import index_file_size
 from congreve.engine.index.index_file import IndexFile
-from congreve.engine.offline.files import StoreFiles
+from congreve.engine.store_files.files import StoreFiles
 from congreve.records.errors import RecordError
 from congreve.records.message.message import Record
 from congreve.records.message.properties import KEY_SEPARATOR, KEYS, UNIQ_KEY

@@ -13,8 +13,13 @@ import pyarrow as pa
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.file_sizes import ENTRY_SIZE
-from congreve.engine.offline.files import Entries, QueueFile, StoreFiles
-from congreve.engine.offline.queue_scan import WINDOW, EntryColumns, entry_windows, gather_batches
+from congreve.engine.store_files.files import Entries, QueueFile, StoreFiles
+from congreve.engine.store_files.queue_scan import (
+    WINDOW,
+    EntryColumns,
+    entry_windows,
+    gather_batches,
+)
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.column import Column

@@ -8,8 +8,8 @@ from pathlib import Path
 from congreve.base import settings
 from congreve.base.clock import Clock
 from congreve.broker import java_properties
+from congreve.broker.broker_conf import parse_config
 from congreve.broker.config import BrokerConfig, all_settings
-from congreve.broker.config_file import parse_config
 from congreve.broker.errors import ConfigError, RefusedError
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile

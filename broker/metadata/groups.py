@@ -9,9 +9,9 @@ import msgspec
 from congreve.base.clock import Clock
 from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
-from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.name_rules import entry_fault, group_name_fault, retries_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
+from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
 from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
 from congreve.remoting.messages import fastjson

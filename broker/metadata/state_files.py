@@ -4,10 +4,10 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from congreve.broker.metadata.config_file import ConfigFile, Entry
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.state_writer import Changes
+from congreve.broker.metadata.table_file import Entry, TableFile
 from congreve.engine.config import StoreConfig
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
@@ -24,14 +24,14 @@ class StateFiles:
         folder = config.config_dir
         self._metadata = metadata
         topics, groups, filters = metadata.topics, metadata.groups, metadata.filters
-        self._topics = ConfigFile(
+        self._topics = TableFile(
             os.path.join(folder, "topics.json"),
             os.path.join(config.own_dir, "topics.journal"),
             topics,
             Entry[TopicConfig],
             files,
         )
-        self._groups = ConfigFile(
+        self._groups = TableFile(
             os.path.join(folder, "subscriptionGroup.json"),
             os.path.join(config.own_dir, "subscriptionGroup.journal"),
             groups,

@@ -45,7 +45,7 @@ class ConfigTable(Protocol[C]):
         """Record that changes up to this number are on disk."""
 
 
-class ConfigFile(Generic[C]):
+class TableFile(Generic[C]):
     """Loads and saves a ConfigTable; owned by one event loop.
 
     The first change after a start writes the file, further ones are appended to the journal, and

@@ -12,7 +12,6 @@ from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
-from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.name_rules import (
     QUEUES_MAX,
     entry_fault,
@@ -20,6 +19,7 @@ from congreve.broker.metadata.name_rules import (
     topic_name_fault,
 )
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
+from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
 from congreve.records.message.topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,

@@ -10,7 +10,6 @@ from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.rpc_times import RpcTimes
-from congreve.broker.lake_process import parts_of
 from congreve.broker.managers import Managers
 from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.clients import ASK_S, ClientReports
@@ -27,6 +26,7 @@ from congreve.broker.metrics.http_server import Answer, HttpServer
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.table_lag import TableLag
+from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.quotas.quotas import Quotas
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.pieces import Pieces

@@ -5,7 +5,7 @@ import sys
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
-from congreve.broker.side_process import SideProcess
+from congreve.broker.processes.side_process import SideProcess
 
 STOP_S = 10.0
 NICENESS = 5

@@ -7,7 +7,7 @@ import sys
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
-from congreve.broker.side_process import SideProcess
+from congreve.broker.processes.side_process import SideProcess
 
 STOP_S = 60.0
 """How long a stopped process may need for the commit that it has begun."""

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from congreve.broker.config import BrokerConfig
-from congreve.broker.lake_process import parts_of
 from congreve.broker.metadata.subscription import MessageFilter
+from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import ArchiveThread, MessageArchive, OpenArchive
 from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.read.reader import GetResult, GetStatus

@@ -51,8 +51,8 @@ def read_config(
 
     Raises ConfigError, click.BadParameter.
     """
+    from congreve.broker.broker_conf import load_config
     from congreve.broker.config import BrokerConfig
-    from congreve.broker.config_file import load_config
 
     overrides = dict(parse_setting(text) for text in settings)
     if namesrv_addr:

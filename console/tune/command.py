@@ -135,7 +135,7 @@ def conf_diff(conf: Path, chosen: Tuned) -> str:
 
     The file's flushDiskType stays if it has one.
     """
-    from congreve.broker.config_file import load_config
+    from congreve.broker.broker_conf import load_config
     from congreve.broker.java_properties import parse, replace_values
 
     load_config(conf)

@@ -53,7 +53,7 @@ API: tuple[tuple[str, str, list[str], list[str]], ...] = (
             "congreve.engine.store.MessageStore",
             "congreve.engine.log.commit_log.CommitLog",
             "congreve.engine.queue.consume_queue.ConsumeQueue",
-            "congreve.engine.offline.files",
+            "congreve.engine.store_files.files",
             "congreve.records.message.message",
             "congreve.records.record",
             "congreve.records.columns.builder",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.copy_records import copy_records, put_blank
+from congreve.engine.rebuild.copy_records import copy_records, put_blank
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.store import MessageStore
 from congreve.io_backends.errors import NoBufferError

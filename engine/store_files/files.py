@@ -13,10 +13,10 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreFormatError, UnknownTopicError
 from congreve.engine.file_sizes import ENTRY_SIZE, FILLER_SIZE
 from congreve.engine.format import CONSUME_QUEUE_ENTRY
-from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
-from congreve.engine.offline.visible_end import readable_end
 from congreve.engine.state.confirmed import CONFIRMED_FILE, confirmed_in
 from congreve.engine.state.lock import is_held
+from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
+from congreve.engine.store_files.visible_end import readable_end
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from congreve.engine.offline.files import Entries, StoreFiles
+from congreve.engine.store_files.files import Entries, StoreFiles
 from congreve.records.columns.builder import RecordColumns
 
 WINDOW = 32_768

@@ -8,13 +8,13 @@ import msgspec
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.read_only import NumberedFile, ReadOnlyFiles
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.state.lock import is_held
+from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
 from congreve.records.message.parked import ParkingRule

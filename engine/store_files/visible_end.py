@@ -18,7 +18,7 @@ from congreve.records.errors import RecordError
 from congreve.records.record import decode_record
 
 if TYPE_CHECKING:
-    from congreve.engine.offline.files import Entries, QueueFile, StoreFiles
+    from congreve.engine.store_files.files import Entries, QueueFile, StoreFiles
 
 IN_FLIGHT = 8 << 20
 """Bytes at the log's end that may be written out of order: twice those of uring."""

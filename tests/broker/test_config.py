@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from congreve.broker.broker_conf import load_config
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_file import load_config
 from congreve.broker.errors import ConfigError
 
 SHIPPED = """\

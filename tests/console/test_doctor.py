@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from congreve import Message
-from congreve.broker.config_file import load_config
+from congreve.broker.broker_conf import load_config
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
 from congreve.engine.state.tuned import Machine, Tuned, machine_of, save_tuned
 from congreve.node import serve

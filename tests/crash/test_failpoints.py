@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from failpoints import preload, writer
 
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.probe import uring_refusal
 from congreve.records.record import decode_record
 

@@ -11,9 +11,9 @@ import pytest
 from harness.small_store import small_store
 
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK, FileSystem

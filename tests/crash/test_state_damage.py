@@ -23,13 +23,13 @@ from wholebroker.session import Session
 
 from congreve.base.errors import CongreveError
 from congreve.broker.broker import Broker
+from congreve.broker.broker_conf import load_config
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_file import load_config
 from congreve.broker.errors import ConfigError
-from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.journaled_file import JournaledFile
 from congreve.broker.metadata.offset_file import OffsetFile
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.table_file import Entry
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.state_file import DISK, StateFile
 from congreve.namesrv.kvconfig import KvConfig

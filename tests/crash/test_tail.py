@@ -14,10 +14,10 @@ import pytest
 from harness.killed_store import copy_running
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.read.reader import GetStatus
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 from congreve.records.record import decode_records
 

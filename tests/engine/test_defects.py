@@ -19,9 +19,9 @@ import pytest
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreLockedError
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record, encode_record
 

@@ -8,9 +8,9 @@ from typing import Any
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.housekeeping import Housekeeping
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 
 START = 1_700_000_000_000

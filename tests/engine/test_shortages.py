@@ -13,9 +13,9 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.health import Health, may_have_lost
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.errors import BackendError, SyncError
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from congreve.broker.broker import Broker
-from congreve.broker.config_file import load_config
+from congreve.broker.broker_conf import load_config
 from congreve.console.daemon.serve import serve
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK

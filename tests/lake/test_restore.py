@@ -16,9 +16,9 @@ from congreve import open_store
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.new_store import NewStore
-from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.rebuild.new_store import NewStore
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.lake.durable import SCHEMA, DurableTopic
 from congreve.lake.errors import RestoreError
 from congreve.lake.export import Exporter

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from congreve.broker.broker_conf import parse_config
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_file import parse_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))

@@ -18,12 +18,12 @@ from congreve.base.errors import CongreveError
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
 from congreve.broker.election.complete_log import CleanStopFile
-from congreve.broker.metadata.config_file import Entry
 from congreve.broker.metadata.deleted_topics import DeletedTopics
 from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilterWrapper
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.journaled_file import read_journal
 from congreve.broker.metadata.offsets import ConsumerOffsetManager, Line
+from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
@@ -153,7 +153,7 @@ def _broker_files() -> Iterator[Parser]:
     )
     yield Parser(
         "journal of topics",
-        ("broker/metadata/config_file.py",),
+        ("broker/metadata/table_file.py",),
         lambda data: read_journal(data, Entry[bodies.TopicConfig]),
         [b"%08x%s\n" % (zlib.crc32(line), line) for line in [TOPICS_LINE]],
         (CongreveError, msgspec.MsgspecError),

@@ -9,7 +9,7 @@ import msgspec
 from congreve.base.errors import CongreveError
 from congreve.base.properties import parse_properties
 from congreve.broker.accounts.addresses import AddressPattern
-from congreve.broker.config_file import parse_config
+from congreve.broker.broker_conf import parse_config
 from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.metadata import subscription
 from congreve.broker.quotas.quota_file import parse_quotas
@@ -46,7 +46,7 @@ def parsers() -> Iterator[Parser]:
         (
             "broker/java_properties.py",
             "broker/config.py",
-            "broker/config_file.py",
+            "broker/broker_conf.py",
             "base/settings.py",
         ),
         lambda data: parse_config(text(data), "broker.conf"),

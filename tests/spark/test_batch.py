@@ -10,7 +10,7 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import count, max_by
 
-from congreve.engine.offline.files import StoreFiles
+from congreve.engine.store_files.files import StoreFiles
 from congreve.records.record import decode_record
 from congreve.spark.errors import OptionError
 from congreve.spark.snapshot import snapshot

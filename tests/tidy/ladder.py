@@ -90,7 +90,8 @@ _ROOMS = {
         writable_store
         store
         replication
-        offline
+        store_files
+        rebuild
         """,
     "lake": """
         errors data_files
@@ -120,11 +121,11 @@ _ROOMS = {
         consumer admin
         """,
     "broker": """
-        errors after_repair coalesced ha_frames side_process
+        errors after_repair coalesced ha_frames
         error_responses java_properties listeners log_levels quota_limits
         config_parts
         config
-        config_file console_process lake_process metadata quotas tls
+        broker_conf metadata processes quotas tls
         figures group
         accounts delay
         transaction

@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("engine", "broker", "namesrv")
 #: Readers of a closed or foreign store, which write nothing and promise nothing.
 READERS = {
-    "broker/config_file.py": "it reads broker.conf before there is a store",
-    "broker/admin/config.py": "it reads broker.conf again, and writes it through a StateFile",
+    "broker/broker_conf.py": "it reads broker.conf before there is a store",
+    "broker/admin/settings.py": "it reads broker.conf again, and writes it through a StateFile",
 }
 PURE = (
     r"path\.(?:join|basename|dirname|abspath|expanduser)\b|O_[A-Z]|SEEK_[A-Z]"

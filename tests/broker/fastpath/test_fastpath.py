@@ -10,8 +10,8 @@ import pytest
 from harness.servers import free_port
 
 from congreve.broker.broker import Broker
+from congreve.broker.broker_conf import load_config
 from congreve.broker.config import BrokerConfig
-from congreve.broker.config_file import load_config
 from congreve.engine.config import StoreConfig
 from congreve.records.record import decode_record, decode_records, string_hash
 from congreve.remoting.messages.codes import SerializeType

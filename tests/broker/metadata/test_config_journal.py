@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
-from congreve.broker.metadata.config_file import ConfigFile, Entry
+from congreve.broker.metadata.table_file import Entry, TableFile
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import StateFile
@@ -25,7 +25,7 @@ class Table:
 
     def __init__(self, folder: Path) -> None:
         self.topics = TopicConfigManager(BrokerConfig(), Clock())
-        self.file = ConfigFile(
+        self.file = TableFile(
             str(folder / "topics.json"),
             str(folder / "o" / "topics.journal"),
             self.topics,

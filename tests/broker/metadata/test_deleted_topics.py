@@ -16,8 +16,8 @@ from harness.wire import GET_MAX_OFFSET, SEND_MESSAGE_V2, Wire, send_fields
 from congreve.broker.broker import Broker
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.sealed import seal, unseal
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 from congreve.remoting.messages.command import RemotingCommand
 

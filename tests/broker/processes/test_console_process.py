@@ -15,8 +15,8 @@ from harness.servers import free_port
 import congreve
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_parts import ConsoleConfig
-from congreve.broker.console_process import console_command, console_process
 from congreve.broker.errors import ConfigError
+from congreve.broker.processes.console_process import console_command, console_process
 
 
 def test_the_command_has_the_settings(tmp_path: Path) -> None:

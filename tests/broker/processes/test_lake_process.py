@@ -11,7 +11,7 @@ import pytest
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_parts import ElectionConfig, LakeConfig
 from congreve.broker.errors import ConfigError
-from congreve.broker.lake_process import follow_command, lake_process
+from congreve.broker.processes.lake_process import follow_command, lake_process
 
 
 def test_the_command_has_the_settings(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 
 from harness.eventually import eventually
 
-from congreve.broker.side_process import SideProcess
+from congreve.broker.processes.side_process import SideProcess
 
 NICENESS = 5
 WAIT = (sys.executable, "-c", "import sys; sys.stdin.read()")

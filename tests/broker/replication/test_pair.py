@@ -2,9 +2,9 @@
 
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.config_parts import ConsoleConfig, LakeConfig
-from congreve.broker.console_process import console_process
-from congreve.broker.lake_process import lake_process
 from congreve.broker.pair import NOT_INHERITED, slave_config
+from congreve.broker.processes.console_process import console_process
+from congreve.broker.processes.lake_process import lake_process
 
 OF_THE_SLAVE = {"listenPort"}
 """Ports that the slave has with a distance of its own."""

@@ -17,7 +17,7 @@ from wholebroker.messages import LEVELS_MS, register_producer, serve
 from wholebroker.reading import lookup_faults, read_all
 from wholebroker.session import Session
 
-from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.files.faulty import Failpoint
 
 STUCK_S = 120

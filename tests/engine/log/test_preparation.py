@@ -14,9 +14,9 @@ from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.preparation import SegmentPreparation
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.mapped.mapped import MmapBackend

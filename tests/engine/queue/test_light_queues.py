@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 
 LIGHT = "%LMQ%123"

@@ -14,9 +14,9 @@ from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.file_sizes import FILLER_SIZE
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 

@@ -10,10 +10,10 @@ from congreve.base.clock import ManualClock
 from congreve.base.errors import CongreveError
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError, StoreFormatError
-from congreve.engine.offline.files import StoreFiles
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.state.lock import StoreLock
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.files import StoreFiles
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.files.recording import Call, RecordingFileSystem

@@ -12,8 +12,8 @@ from harness.killed_store import copy_running
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
-from congreve.engine.offline.verify import StoreExaminer
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 
 TINY: dict[str, Any] = json.loads(

@@ -8,9 +8,9 @@ import pytest
 
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
-from congreve.engine.offline.files import StoreFiles
 from congreve.engine.state.lock import StoreLock, is_held
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.files import StoreFiles
 from congreve.records.message.message import Record
 
 COUNT = 200
