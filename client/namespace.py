@@ -9,8 +9,7 @@ from congreve.records.message.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
+    is_system_topic,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def unwrap_queue(namespace: str | None, queue: "MessageQueue") -> "MessageQueue"
 
 
 def _is_shared(name: str) -> bool:
-    return name in SYSTEM_TOPICS or name.startswith((SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX))
+    return is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def _split(name: str) -> tuple[str, str]:

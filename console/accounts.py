@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from congreve.console.report import output_option, show
+from congreve.console.report import done, output_option, show
 
 if TYPE_CHECKING:
     from congreve.broker.accounts.files import AccountFiles
@@ -53,13 +53,13 @@ def list_users(folder: Path, output: str) -> None:
     show(
         [
             {
-                "accessKey": each.access_key,
+                "access_key": each.access_key,
                 "admin": each.admin,
-                "topics": ", ".join(each.topic_perms or ()),
-                "groups": ", ".join(each.group_perms or ()),
+                "topics": list(each.topic_perms or ()),
+                "groups": list(each.group_perms or ()),
                 "default": f"{each.default_topic_perm or 'DENY'}, "
                 f"{each.default_group_perm or 'DENY'}",
-                "white address": each.white_remote_address or "",
+                "white_address": each.white_remote_address or "",
             }
             for each in shown.plain_access_configs
         ],
@@ -72,7 +72,8 @@ def list_users(folder: Path, output: str) -> None:
 @click.option("--admin", is_flag=True, help="The account may do everything.")
 @click.option("--secret-stdin", is_flag=True, help="Read the secret from stdin.")
 @folder_option
-def add(key: str, admin: bool, secret_stdin: bool, folder: Path) -> None:
+@output_option
+def add(key: str, admin: bool, secret_stdin: bool, folder: Path, output: str) -> None:
     """Add an account to plain_acl.yml (mqadmin: updateAclConfig)."""
     from congreve.broker.errors import ConfigError
     from congreve.remoting.messages.bodies import PlainAccessConfig
@@ -83,16 +84,17 @@ def add(key: str, admin: bool, secret_stdin: bool, folder: Path) -> None:
     given = sys.stdin.readline().strip() if secret_stdin else ""
     made = given or secrets.token_urlsafe(SECRET_BYTES)
     files.update(PlainAccessConfig(access_key=key, secret_key=made, admin=admin))
-    if not given:
-        click.echo(made)
+    done(output, "" if given else made, access_key=key, secret_key=None if given else made)
 
 
 @user.command(help="Delete an account.")
 @click.argument("key")
 @folder_option
-def delete(key: str, folder: Path) -> None:
+@output_option
+def delete(key: str, folder: Path, output: str) -> None:
     """Delete an account from its file (mqadmin: deleteAclConfig)."""
     _open(folder).delete(key)
+    done(output, "", access_key=key, deleted=True)
 
 
 @acl.command("show", help="Print the permissions of an account.")
@@ -120,6 +122,7 @@ def show_permissions(key: str, folder: Path, output: str) -> None:
 @click.option("--default-topic", metavar="PERM", help="For all other topics.")
 @click.option("--default-group", metavar="PERM", help="For all other groups.")
 @folder_option
+@output_option
 def set_permissions(
     key: str,
     topics: tuple[str, ...],
@@ -127,6 +130,7 @@ def set_permissions(
     default_topic: str | None,
     default_group: str | None,
     folder: Path,
+    output: str,
 ) -> None:
     """Set permissions: DENY, PUB, SUB or PUB|SUB (mqadmin: updateAclConfig)."""
     from congreve.remoting.messages.bodies import PlainAccessConfig
@@ -143,6 +147,7 @@ def set_permissions(
             default_group_perm=default_group,
         )
     )
+    done(output, "", access_key=key, changed=True)
 
 
 def _open(folder: Path) -> AccountFiles:

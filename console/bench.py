@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.console.connection import cluster_options, connection
 from congreve.console.loadgen.generator import (
     MILLISECOND_NS,
     Load,
@@ -18,7 +19,7 @@ from congreve.console.loadgen.generator import (
     run,
 )
 from congreve.console.option_types import FiniteRange
-from congreve.console.report import cluster_options, connection, output_option, show
+from congreve.console.report import output_option, show
 from congreve.console.tune.picture import FORMATS
 
 SECONDS_MAX = 86_400

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import click
 
 from congreve.base.errors import CongreveError
 from congreve.console.option_types import FiniteRange
+from congreve.console.report import done, output_option, print_json
 
 if TYPE_CHECKING:
     from congreve.engine.state.exported import ExportedFile, ExportedQueue
@@ -136,11 +138,13 @@ _upkeep_options = _with(
 @click.option("-t", "--topic", required=True, help="The topic.")
 @_export_options
 @_table_options
-def export(topic: str, **options: Any) -> None:
-    """Export once; a repeated call continues where the table ends."""
+@output_option
+def export(topic: str, output: str, **options: Any) -> None:
+    """Export once; a repeated call continues where the table ends. A terminal shows progress."""
     exporter = _exporter(topic, **options)
-    rows = exporter.run()
-    click.echo(f"{rows} messages of {topic} were added to {exporter.table_name}")
+    rows = _with_progress(exporter)
+    text = f"{rows} messages of {topic} were added to {exporter.table_name}"
+    done(output, text, topic=topic, table=exporter.table_name, messages=rows)
 
 
 @lake.command(help="Append durable messages of topics to their tables until SIGTERM or SIGINT.")
@@ -213,27 +217,34 @@ def follow(
 @_topics
 @_upkeep_options
 @_table_options
+@output_option
 def upkeep(
     topics: tuple[str, ...],
     merge_bytes: int,
     keep_snapshots: int,
     snapshot_hours: float,
     orphan_hours: float,
+    output: str,
     **options: Any,
 ) -> None:
     """Do what `follow` does every hour; exporters may run meanwhile."""
     _check_table(topics, options["table"])
+    rows = []
     for topic in topics:
         table = _topic_table(topic, partition="day", **options)
         dead = table.dead_letters() if table.load() else None
         for each in (table, dead):
             if each is None:
                 continue
-            done = _upkeep(each, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
-            click.echo(
-                f"{each.name}: {done.merged} files became {done.into}, {done.expired} snapshots "
-                f"expired, {done.removed} files were removed"
-            )
+            kept = _upkeep(each, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
+            rows.append({"table": each.name, **asdict(kept)})
+            if output == "table":
+                click.echo(
+                    f"{each.name}: {kept.merged} files became {kept.into}, {kept.expired} snapshots"
+                    f" expired, {kept.removed} files were removed"
+                )
+    if output == "json":
+        print_json(rows)
 
 
 @lake.command(
@@ -244,7 +255,8 @@ def upkeep(
 @click.option("-t", "--topic", required=True, help="The topic.")
 @click.option("--to", "new_name", help="NAMESPACE.NAME; default: the table's name with the time.")
 @_table_options
-def set_aside(topic: str, new_name: str | None, **options: Any) -> None:
+@output_option
+def set_aside(topic: str, new_name: str | None, output: str, **options: Any) -> None:
     """Rename the table and that of its dead letters."""
     table = _topic_table(topic, partition="day", **options)
     if not table.load():
@@ -256,7 +268,7 @@ def set_aside(topic: str, new_name: str | None, **options: Any) -> None:
         from congreve.lake.table import DEAD_LETTERS
 
         dead.set_aside(f"{to}{DEAD_LETTERS}")
-    click.echo(f"{table.name} is named {to} now")
+    done(output, f"{table.name} is named {to} now", table=table.name, new_name=to)
 
 
 @lake.command(help="Show what tables have, and how far they are behind a store.")
@@ -265,15 +277,18 @@ def set_aside(topic: str, new_name: str | None, **options: Any) -> None:
 @click.option("--commit-log", type=_folder, help="storePathCommitLog, if the broker sets one.")
 @click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
 @_table_options
+@output_option
 def status(
     topics: tuple[str, ...],
     store: Path | None,
     commit_log: Path | None,
     broker_name: str,
+    output: str,
     **options: Any,
 ) -> None:
     """Print a line for each topic."""
     _check_table(topics, options["table"])
+    rows = []
     for topic in topics:
         table = _topic_table(topic, partition="day", **options)
         from congreve.engine.errors import UnknownTopicError
@@ -287,6 +302,9 @@ def status(
         except UnknownTopicError:
             found = status_of(table)
             without = f"; the store has no message of {topic}, so 0 messages behind it"
+        rows.append({"table": table.name, **asdict(found)})
+        if output == "json":
+            continue
         click.echo(
             f"{table.name}: {found.messages:,} messages in {found.files:,} files of "
             f"{found.bytes:,} bytes, {found.snapshots} snapshots"
@@ -296,6 +314,8 @@ def status(
             + ("" if found.oldest_ms is None else f", {_age_s(found.oldest_ms):,.0f} s")
             + without
         )
+    if output == "json":
+        print_json(rows)
 
 
 @lake.command(help="Rebuild a store from the tables of topics, with the same queue offsets.")
@@ -313,8 +333,14 @@ def status(
 )
 @click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
 @_table_options
+@output_option
 def restore(
-    topics: tuple[str, ...], store: Path, config: Path | None, broker_name: str, **options: Any
+    topics: tuple[str, ...],
+    store: Path,
+    config: Path | None,
+    broker_name: str,
+    output: str,
+    **options: Any,
 ) -> None:
     """Read the tables and write a new store."""
     _check_table(topics, options["table"])
@@ -326,7 +352,32 @@ def restore(
     loaded = BrokerConfig() if config is None else load_config(config).config
     loaded.store.root_dir = str(store)
     restored = Restore(tables, broker_name, loaded.store).run()
-    click.echo(f"{restored} messages were restored to {store}")
+    text = f"{restored} messages were restored to {store}"
+    done(output, text, store=str(store), messages=restored)
+
+
+def _with_progress(exporter: Exporter) -> int:
+    """Export what is durable now; a terminal shows how far it is. Returns the messages."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *(*columns, TimeRemainingColumn()),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("messages", total=exporter.missing() if console.is_terminal else None)
+        exporter.progress = lambda rows: bar.advance(task, rows)
+        return exporter.run()
 
 
 def _age_s(moment_ms: int) -> float:

@@ -15,43 +15,74 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.base.version import __version__
 
-COMMANDS = {
-    "run": ("congreve.console.daemon.serve:run", "Run a name server and a broker in one process."),
-    "namesrv": ("congreve.console.daemon.serve:namesrv", "Run a name server."),
-    "broker": ("congreve.console.daemon.serve:broker", "Run a broker with a broker.conf."),
-    "topic": ("congreve.console.topic:topic", "List, create, delete and inspect topics."),
-    "group": ("congreve.console.group:group", "List groups, show lag, reset offsets."),
-    "dlq": ("congreve.console.dlq:dlq", "List, count and resend dead letters."),
-    "timers": ("congreve.console.timers:timers", "List and take back delayed messages."),
-    "user": ("congreve.console.accounts:user", "List, add and delete a broker's accounts."),
-    "acl": ("congreve.console.accounts:acl", "Show and change what accounts may do."),
-    "replicas": (
-        "congreve.console.replication.replicas:replicas",
-        "Show masters and slaves: lag in bytes and ms, in-sync set.",
-    ),
-    "election": (
-        "congreve.console.replication.election:election",
-        "Show a group that elects its master, and choose one.",
-    ),
-    "quota": ("congreve.console.quota:quota", "List and change what names may use a second."),
-    "send": ("congreve.console.messages:send", "Send one message, or the lines of stdin."),
-    "cat": ("congreve.console.messages:cat", "Print a topic's messages, or send stdin to it."),
-    "console": (
-        "congreve.console.web.serving.command:console",
-        "Serve a web page about the brokers of a name server.",
-    ),
-    "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
-    "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
-    "tune": (
-        "congreve.console.tune.command:tune",
-        "Measure a disk and choose the log's I/O backend.",
-    ),
-    "doctor": ("congreve.console.doctor:doctor", "Look at a machine and its settings."),
-    "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
-    "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),
-    "demo": ("congreve.console.demo:demo", "Send real messages, read them back, count them."),
+SECTIONS = {
+    "Servers on this machine": {
+        "run": ("congreve.console.daemon.serve:run", "Run a name server and a broker in one process."),
+        "namesrv": ("congreve.console.daemon.serve:namesrv", "Run a name server."),
+        "broker": ("congreve.console.daemon.serve:broker", "Run a broker with a broker.conf."),
+        "console": (
+            "congreve.console.web.serving.command:console",
+            "Serve a web page about the brokers of a name server.",
+        ),
+        "demo": ("congreve.console.demo:demo", "Send real messages, read them back, count them."),
+    },
+    "A cluster, over the network": {
+        "context": ("congreve.console.contexts:context", "Name clusters, and choose one."),
+        "send": ("congreve.console.cluster.messages:send", "Send one message, or lines of stdin."),
+        "cat": (
+            "congreve.console.cluster.messages:cat",
+            "Print a topic's messages, or send stdin to it.",
+        ),
+        "topic": (
+            "congreve.console.cluster.topic:topic",
+            "List, create, delete and inspect topics.",
+        ),
+        "group": (
+            "congreve.console.cluster.group:group",
+            "List groups, show lag, reset offsets.",
+        ),
+        "dlq": ("congreve.console.cluster.dlq:dlq", "List, count and resend dead letters."),
+        "timers": (
+            "congreve.console.cluster.timers:timers",
+            "List and take back delayed messages.",
+        ),
+        "replicas": (
+            "congreve.console.replication.replicas:replicas",
+            "Show masters and slaves: lag in bytes and ms, in-sync set.",
+        ),
+        "election": (
+            "congreve.console.replication.election:election",
+            "Show a group that elects its master, and choose one.",
+        ),
+        "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
+        "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
+    },
+    "Files and disks of this machine": {
+        "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
+        "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),
+        "user": (
+            "congreve.console.accounts:user",
+            "List, add and delete a broker's accounts, in its files.",
+        ),
+        "acl": (
+            "congreve.console.accounts:acl",
+            "Show and change what accounts may do, in these files.",
+        ),
+        "quota": (
+            "congreve.console.quota:quota",
+            "List and change what names may use a second, in a broker's file.",
+        ),
+        "tune": (
+            "congreve.console.tune.command:tune",
+            "Measure a disk and choose the log's I/O backend.",
+        ),
+        "doctor": ("congreve.console.doctor:doctor", "Look at a machine and its settings."),
+    },
 }
-"""Each command's name, its object as ``module:attribute``, and its line on the help page."""
+"""The sections of the help page: each command's name, its object as ``module:attribute``, and its
+line."""
+
+COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 
 class LazyGroup(click.Group):
@@ -71,8 +102,22 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without an import."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, rows in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in rows.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of these arguments; an error names those that are spelled alike."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            alike = " or ".join(map(repr, get_close_matches(name, COMMANDS)))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {alike}?" if alike else ""))
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

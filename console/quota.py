@@ -8,7 +8,7 @@ import click
 
 from congreve.broker.quota_limits import Kind
 from congreve.console.accounts import folder_option
-from congreve.console.report import output_option, show
+from congreve.console.report import done, output_option, show
 
 KIND = click.Choice([str(kind) for kind in Kind])
 
@@ -39,7 +39,8 @@ def list_quotas(folder: Path, output: str) -> None:
 @click.argument("name")
 @click.argument("limits", metavar="LIMIT=NUMBER...", nargs=-1, required=True)
 @folder_option
-def set_quota(kind: str, name: str, limits: tuple[str, ...], folder: Path) -> None:
+@output_option
+def set_quota(kind: str, name: str, limits: tuple[str, ...], folder: Path, output: str) -> None:
     """Set limits: sendMessages, sendBytes, pullMessages, pullBytes, coldReads,
     heartbeats, heldPulls.
     """
@@ -48,14 +49,17 @@ def set_quota(kind: str, name: str, limits: tuple[str, ...], folder: Path) -> No
 
     wanted = Limits.parse(",".join(limits))
     QuotaFile(str(folder)).set(Quota(Kind(kind), name, wanted))
+    done(output, "", kind=kind, name=name, changed=True)
 
 
 @quota.command(help="Delete the quota of a name.")
 @click.argument("kind", type=KIND)
 @click.argument("name")
 @folder_option
-def delete(kind: str, name: str, folder: Path) -> None:
+@output_option
+def delete(kind: str, name: str, folder: Path, output: str) -> None:
     """Delete a quota; the name then has that of '*', or of broker.conf."""
     from congreve.broker.quotas.quota_file import QuotaFile
 
     QuotaFile(str(folder)).delete(Kind(kind), name)
+    done(output, "", kind=kind, name=name, deleted=True)

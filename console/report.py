@@ -1,21 +1,27 @@
-"""The output of commands: tables for people, JSON for programs (`--output json`)."""
+"""What commands print: tables in a terminal, plain columns in a pipe, JSON with `--output json`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from congreve.console.loadgen.generator import SECRET_KEY
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
+Rows = list[dict[str, Any]]
+"""The rows of a table. All have the same keys, which have no blanks."""
+Shown = Mapping[str, Callable[[Any], str]]
+"""How a table shows the values of columns; in JSON they stay as they are."""
 WIDTH_MAX = 10_000
 """Characters of a line."""
+GAP = "  "
+EMPTY = "-"
 
 
 def output_option(command: F) -> F:
@@ -25,83 +31,18 @@ def output_option(command: F) -> F:
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
-        help="Print a table or JSON.",
+        help="Print a table, which is plain columns in a pipe, or JSON.",
     )(command)
 
 
-_SSL = "congreve.console.ssl"
-_CREDENTIALS = "congreve.console.credentials"
-
-
-def cluster_options(command: F) -> F:
-    """Add the options of namesrv_option() and access_option()."""
-    return namesrv_option(access_option(command))
-
-
-def namesrv_option(command: F) -> F:
-    """Add the options of a command that finds a cluster.
-
-    `-n/--namesrv` (default: NAMESRV_ADDR) is passed as the argument `namesrv`, `--tls` is for
-    connection().
-    """
+def system_option(command: F) -> F:
+    """Add the option `--system`; the command gets it as the argument `has_system`."""
     return click.option(
-        "-n",
-        "--namesrv",
-        envvar="NAMESRV_ADDR",
-        default="127.0.0.1:9876",
-        show_default=True,
-        help="Name servers, host:port;host:port.",
-    )(tls_option(command))
-
-
-def tls_option(command: F) -> F:
-    """Add the option `--tls`, which is for connection()."""
-    return click.option(
-        "--tls",
-        envvar="CONGREVE_CLIENT_TLS",
-        expose_value=False,
-        callback=_keep_ssl,
-        metavar="FILE",
-        help="Encrypt all connections, by the keys tls.client.* of this tls.properties.",
+        "--system",
+        "has_system",
+        is_flag=True,
+        help="Also RocketMQ's and Congreve's own: retries, dead letters, timers.",
     )(command)
-
-
-def access_option(command: F) -> F:
-    """Add the option `--access-key`, which is for connection()."""
-    return click.option(
-        "--access-key",
-        envvar="CONGREVE_ACCESS_KEY",
-        expose_value=False,
-        callback=_keep_credentials,
-        metavar="KEY",
-        help=f"Sign requests as this account; its secret is in the environment as {SECRET_KEY}.",
-    )(command)
-
-
-def _keep_credentials(context: click.Context, _: click.Parameter, key: str | None) -> None:
-    if key is None:
-        return
-    from congreve.client import Credentials
-
-    secret = os.environ.get(SECRET_KEY)
-    if secret is None:
-        raise click.BadParameter(
-            f"the account {key} needs its secret: set the environment variable {SECRET_KEY}"
-        )
-    context.meta[_CREDENTIALS] = Credentials(access_key=key, secret_key=secret)
-
-
-def _keep_ssl(context: click.Context, _: click.Parameter, path: str | None) -> None:
-    if path is not None:
-        from congreve.client import tls_context
-
-        context.meta[_SSL] = tls_context(path)
-
-
-def connection() -> dict[str, Any]:
-    """Settings for the client of the running command."""
-    kept = click.get_current_context().meta
-    return {"ssl": kept.get(_SSL), "credentials": kept.get(_CREDENTIALS)}
 
 
 def tls_file_option(command: F) -> F:
@@ -120,57 +61,138 @@ def show(
     output: str,
     title: str | None = None,
     *,
+    shown: Shown | None = None,
     whole: Collection[str] = (),
     expand: bool = False,
 ) -> None:
-    """Print rows that all have the same keys; the keys are the column heads. A table without rows
-    is the word `none`. Cells of the columns `whole`, and all cells in a pipe or a file, are not
-    broken into lines: a user copies them. With `expand` a terminal that is too narrow for one line
-    of each row shows a block of lines of each row instead."""
-    if output == "json":
-        import msgspec
+    """Print rows that all have the same keys.
 
-        click.echo(msgspec.json.encode(rows).decode())
+    JSON has the values as they are. A table's heads are the keys, with blanks and without the unit
+    of a column of `shown`; without rows it is the word `none`. Where stdout is no terminal, a line
+    of the keys and one of each row have columns of equal width. Cells of the columns `whole` are
+    not broken into lines: a user copies them. With `expand` a terminal that is too narrow for one
+    line of each row shows a block of lines of each row instead.
+    """
+    if output == "json":
+        print_json(list(rows))
         return
+    is_plain = not is_terminal()
     if not rows:
-        click.echo("none" if title is None else f"{title}: none")
+        click.echo("none" if title is None else f"{title}: none", err=is_plain)
         return
+    shown = shown or {}
+    cells = [[_cell(value, shown.get(name)) for name, value in row.items()] for row in rows]
+    if is_plain:
+        if title is not None:
+            click.echo(title, err=True)
+        _show_plain([list(rows[0]), *cells])
+    else:
+        heads = [_head(name, name in shown) for name in rows[0]]
+        kept = [name in whole for name in rows[0]]
+        _show_table(heads, cells, title, kept, expand)
+
+
+def done(output: str, text: str, **row: object) -> None:
+    """Say what a command did: a sentence for a person, none without `text`, or one row of JSON."""
+    if output == "json":
+        print_json([row])
+    elif text:
+        click.echo(text)
+
+
+def print_json(value: object) -> None:
+    """Print one line of JSON."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value))
+
+
+def is_terminal() -> bool:
+    """Whether a person reads stdout; FORCE_COLOR says so, too."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def shown_time(milliseconds: int) -> str:
+    """A time of a table: local, to the second, as options take it."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%dT%H:%M:%S}"
+
+
+def shown_age(milliseconds: int) -> str:
+    """An age or a lag of a table, in its two greatest units."""
+    seconds = milliseconds // 1000
+    for size, unit, small, small_unit in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            return f"{seconds // size}{unit}{seconds % size // small}{small_unit}"
+    return f"{milliseconds / 1000:.1f}s"
+
+
+def printable(text: str) -> str:
+    """A text whose control characters, which could change the terminal, are escapes."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _cell(value: object, form: Callable[[Any], str] | None) -> str:
+    if value is None or value == "":
+        return ""
+    if form is not None:
+        return printable(form(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(printable(str(each)) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{printable(name)}={printable(str(of))}" for name, of in value.items())
+    return printable(str(value))
+
+
+def _head(name: str, has_form: bool) -> str:
+    return (name.removesuffix("_ms") if has_form else name).replace("_", " ")
+
+
+def _show_plain(lines: list[list[str]]) -> None:
+    """Columns for awk and cut: no cell is empty, none is cut off."""
+    lines[0] = [name.strip().replace(" ", "_") for name in lines[0]]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    for line in lines:
+        cells = [(cell or EMPTY).ljust(width) for cell, width in zip(line, widths, strict=True)]
+        click.echo(GAP.join(cells).rstrip())
+
+
+def _show_table(
+    heads: list[str], cells: list[list[str]], title: str | None, kept: list[bool], expand: bool
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
-    for name in rows[0]:
-        table.add_column(name, overflow="fold", no_wrap=name in whole)
-    for row in rows:
-        table.add_row(*map(_printable, row.values()))
+    for head, is_kept in zip(heads, kept, strict=True):
+        table.add_column(head, overflow="fold", no_wrap=is_kept)
+    for row in cells:
+        table.add_row(*row)
     # Cells come from messages: they are no markup of rich's.
     console = Console(markup=False, emoji=False)
     needed = console.measure(table, options=console.options.update(max_width=WIDTH_MAX))
-    if not console.is_terminal:
-        console.width = needed.maximum
-    elif expand and needed.maximum > console.width:
-        table = _blocks(rows, title)
-    elif whole:
+    if expand and needed.maximum > console.width:
+        table = _blocks(heads, cells, title)
+    elif any(kept):
         console.width = max(console.width, needed.minimum)
     console.print(table)
 
 
-def _blocks(rows: Sequence[dict[str, Any]], title: str | None) -> Table:
+def _blocks(heads: list[str], cells: list[list[str]], title: str | None) -> Table:
     from rich.table import Table
 
     table = Table(title=title, box=None, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for row in rows:
-        for name, value in row.items():
-            table.add_row(name, _printable(value))
+    for row in cells:
+        for name, value in zip(heads, row, strict=True):
+            table.add_row(name, value)
         table.add_row()
     return table
-
-
-def _printable(value: object) -> str:
-    """The text of a cell; control characters, which could change the terminal, as escapes."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode()
-        for each in str(value)
-    )

@@ -14,8 +14,10 @@ import msgspec
 
 from congreve.base.byte_size import readable_size
 from congreve.base.errors import CongreveError
-from congreve.console.ask import shown_age
 from congreve.console.option_types import FiniteRange
+from congreve.console.report import is_terminal, output_option, print_json, shown_age, system_option
+from congreve.console.topic_kinds import KINDS, kind_of
+from congreve.records.message.topics import is_system_group
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,7 +63,7 @@ class Varz(msgspec.Struct, rename="camel"):
     runtime: dict[str, object]
 
 
-class TopicRates(msgspec.Struct, rename="camel"):
+class TopicRates(msgspec.Struct):
     """A topic with its rates a second."""
 
     topic: str
@@ -70,7 +72,7 @@ class TopicRates(msgspec.Struct, rename="camel"):
     stored: int
 
 
-class GroupRates(msgspec.Struct, rename="camel"):
+class GroupRates(msgspec.Struct):
     """A group on a topic: its lag in messages and in ms, and what it consumes a second."""
 
     group: str
@@ -81,7 +83,7 @@ class GroupRates(msgspec.Struct, rename="camel"):
     members: int
 
 
-class Figures(msgspec.Struct, rename="camel"):
+class Figures(msgspec.Struct):
     """What one screen shows: the busiest topics and the groups with the greatest lag."""
 
     broker: str
@@ -101,10 +103,13 @@ class Figures(msgspec.Struct, rename="camel"):
     groups: list[GroupRates]
 
 
-@click.command(help="Show a broker's rates, lag and disk, live; the broker needs metricsPort.")
+@click.command(
+    help="Show a broker's rates, lag and disk, live. The broker needs metricsPort, which"
+    " `congreve run` has."
+)
 @click.option("--url", default=URL, show_default=True, help="The broker's metrics port.")
 @click.option("--once", is_flag=True, help="Print one screen as plain text, and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures once as JSON, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @click.option(
     "--interval",
     type=FiniteRange(0.2, 60),
@@ -115,12 +120,24 @@ class Figures(msgspec.Struct, rename="camel"):
 @click.option(
     "--rows", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows of a table."
 )
-def top(url: str, once: bool, as_json: bool, interval: float, rows: int) -> None:
-    """Request /varz repeatedly until Ctrl-C."""
-    readings = Readings(lambda: read_varz(url), rows)
+@system_option
+@output_option
+def top(
+    url: str,
+    once: bool,
+    as_json: bool,
+    interval: float,
+    rows: int,
+    has_system: bool,
+    output: str,
+) -> None:
+    """Request /varz repeatedly until Ctrl-C. JSON and a pipe get one screen."""
+    as_json = as_json or output == "json"
+    once = once or not is_terminal()
+    readings = Readings(lambda: read_varz(url), rows, has_system=has_system)
     time.sleep(min(interval, 1.0) if once or as_json else 0.2)
     if as_json:
-        click.echo(msgspec.json.encode(readings.next()).decode())
+        print_json(readings.next())
         return
     from rich.console import Console
     from rich.live import Live
@@ -173,8 +190,11 @@ class Readings:
         read: Callable[[], Varz],
         rows: int,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        has_system: bool = False,
     ) -> None:
         self._read = read
+        self._has_system = has_system
         self._rows = rows
         self._clock = clock
         self._before, self._at = read(), clock()
@@ -209,6 +229,8 @@ class Readings:
         known = {row.topic: row for row in before.topics}
         rates = []
         for row in after.topics:
+            if not (self._has_system or kind_of(row.topic) == KINDS[0]):
+                continue
             old = known.get(row.topic, row)
             rate, size = (row.end - old.end) / seconds, (row.put_size - old.put_size) / seconds
             rates.append((rate, row.end, TopicRates(row.topic, rate, size, row.stored)))
@@ -218,7 +240,12 @@ class Readings:
     def _groups(self, before: Varz, after: Varz, seconds: float) -> list[GroupRates]:
         known = {(row.group, row.topic): row for row in before.groups}
         found = []
-        for row in sorted(after.groups, key=lambda row: -row.lag)[: self._rows]:
+        shown = [
+            row
+            for row in sorted(after.groups, key=lambda row: -row.lag)
+            if self._has_system or not is_system_group(row.group)
+        ]
+        for row in shown[: self._rows]:
             rate = (row.consumed - known.get((row.group, row.topic), row).consumed) / seconds
             found.append(GroupRates(row.group, row.topic, row.lag, row.lag_ms, rate, row.members))
         return found

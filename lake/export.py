@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -97,6 +97,8 @@ class Exporter:
         self._topic = topic
         self.table = table
         self._commit_bytes = commit_bytes
+        self.progress: Callable[[int], None] = lambda rows: None
+        """Called with the number of messages that were written, before their commit."""
 
     @property
     def table_name(self) -> str:
@@ -120,6 +122,12 @@ class Exporter:
         if not self.table.load():
             return ExportedTopic("", {})
         return ExportedTopic(self.table.uuid, self._check(self._topic.queues(), is_copy=is_copy))
+
+    def missing(self) -> int:
+        """The messages that are durable now and not in the table. Raises what commits() raises."""
+        ends = self.table.progress().get(self._topic.broker, {}) if self.table.load() else {}
+        queues = self._topic.queues()
+        return sum(max(0, queue.end - self._start(queue, ends)) for queue in queues)
 
     def run(self) -> int:
         """Export all messages that are durable now; returns how many this exporter committed.
@@ -195,6 +203,7 @@ class Exporter:
             for batch in self._topic.read(queue, start) if start < queue.end else ():
                 files.write(batch)
                 self._continuity.note(batch)
+                self.progress(batch.num_rows)
                 moved[queue.queue_id] = batch["queueOffset"][-1].as_py() + 1
                 if files.nbytes >= self._commit_bytes:
                     return moved

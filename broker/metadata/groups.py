@@ -13,7 +13,7 @@ from congreve.broker.metadata.name_rules import entry_fault, group_name_fault, r
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
 from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.table_text import TableBody, check_entry, file_text, table_texts
-from congreve.records.message.topics import SYSTEM_GROUP_PREFIX
+from congreve.records.message.topics import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
     DataVersion,
@@ -22,18 +22,6 @@ from congreve.remoting.messages.bodies import (
 )
 
 logger = logging.getLogger(__name__)
-
-TOOLS_CONSUMER = "TOOLS_CONSUMER"
-
-_SYSTEM_GROUPS = (
-    TOOLS_CONSUMER,
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
 
 
 class SubscriptionGroupManager:
@@ -48,7 +36,7 @@ class SubscriptionGroupManager:
         self._clock = clock
         self.file: TableFile = MemoryOnly()
         self.table: dict[str, SubscriptionGroupConfig] = {
-            name: SubscriptionGroupConfig(group_name=name) for name in _SYSTEM_GROUPS
+            name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS
         }
         self._limit = TableLimit(
             "maxGroups", "subscription groups", lambda: config.limits.max_groups

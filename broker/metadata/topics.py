@@ -29,8 +29,8 @@ from congreve.records.message.topics import (
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
-    SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    is_system_topic,
 )
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -132,8 +132,7 @@ class TopicConfigManager:
 
     def is_system_topic(self, topic: str) -> bool:
         """Whether the topic is one of the broker or of RocketMQ itself."""
-        fixed = topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
-        return fixed or topic in self._own_topics()
+        return is_system_topic(topic) or topic in self._own_topics()
 
     def system_topics(self) -> frozenset[str]:
         """The names of all system topics."""

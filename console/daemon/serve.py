@@ -10,6 +10,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from congreve.console.report import tls_file_option
 
 PORT = click.IntRange(0, 65535)
 """The type of a port option."""
+METRICS_PORT = 5557
 
 
 @click.command(help="Run a name server and a broker in one process.")
@@ -70,6 +72,13 @@ PORT = click.IntRange(0, 65535)
     metavar="NAME=HOST:PORT",
     help="The name server listens here, too, and answers with the addresses for NAME.",
 )
+@click.option(
+    "--metrics-port",
+    type=PORT,
+    default=METRICS_PORT,
+    show_default=True,
+    help="Metrics, health and the figures of `congreve top` (0: any); any if the default is taken.",
+)
 @tls_file_option
 @click.option(
     "--pair",
@@ -94,6 +103,7 @@ def run(
     listeners: tuple[str, ...],
     advertised: tuple[str, ...],
     namesrv_listeners: tuple[str, ...],
+    metrics_port: int,
     tls_config: str,
     pair: str | None,
     settings: tuple[str, ...],
@@ -110,6 +120,7 @@ def run(
         "listeners": ",".join(listeners),
         "advertisedListeners": ",".join(advertised),
         "tlsConfigFile": tls_config,
+        "metricsPort": _metrics_port(metrics_port),
         **({} if pair is None else {"pairAddress": pair}),
         **dict(parse_setting(text) for text in settings),
     }
@@ -124,7 +135,10 @@ def run(
             )
         )
         slave = "" if node.paired_slave is None else f", slave of {pair}"
-        return f"broker {node.broker.address}, name server {node.address}{slave}, data in {data}"
+        port = node.broker.config.metrics_port
+        metrics = f", metrics http://127.0.0.1:{port}" if port > 0 else ""
+        servers = f"broker {node.broker.address}, name server {node.address}{slave}"
+        return f"{servers}{metrics}, data in {data}"
 
     serve(enter, log_format, log_level)
 
@@ -223,6 +237,19 @@ def broker(
         return f"broker {config.broker_name} {serving.address}{pair}"
 
     serve(enter, log_format, log_level)
+
+
+def _metrics_port(wanted: int) -> int:
+    """The port for metrics: a second node on this machine does not get the default one."""
+    if wanted != METRICS_PORT:
+        return wanted
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            return 0
+    return wanted
 
 
 def _addresses(listeners: tuple[str, ...]) -> dict[str, tuple[str, int]]:

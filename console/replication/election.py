@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from congreve.console.connection import access_option, connection, tls_option
 from congreve.console.daemon.broker_conf import config_options, read_config
 from congreve.console.option_types import FiniteRange
-from congreve.console.report import access_option, connection, output_option, show, tls_option
+from congreve.console.report import done, output_option, show
 
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
@@ -62,16 +63,18 @@ def status(
 @click.option("--broker-id", type=click.IntRange(1), help="The member; without it any other one.")
 @timeout_option
 @config_options
+@output_option
 def transfer(
     broker_id: int | None,
     timeout: float,
     config_file: Path | None,
     namesrv_addr: str | None,
     settings: tuple[str, ...],
+    output: str,
 ) -> None:
     """Nothing is lost: first the master waits until its slaves have all messages."""
     config = read_config(config_file, namesrv_addr, settings)
-    _run(config, timeout, lambda operator: operator.transfer(broker_id))
+    _run(config, output, timeout, lambda operator: operator.transfer(broker_id))
 
 
 @election.command(help="Make a member the master that lacks messages: they are lost.")
@@ -82,6 +85,7 @@ def transfer(
 @config_options
 @tls_option
 @access_option
+@output_option
 def elect(
     broker_id: int,
     unclean: bool,
@@ -90,6 +94,7 @@ def elect(
     config_file: Path | None,
     namesrv_addr: str | None,
     settings: tuple[str, ...],
+    output: str,
 ) -> None:
     """The last resort, when no member of the in-sync set comes back."""
     if not unclean:
@@ -103,7 +108,7 @@ def elect(
     click.echo(_warning(config, state, rows, broker_id), err=True)
     if not yes:
         click.confirm(f"Make member {broker_id} the master?", abort=True, err=True)
-    _run(config, timeout, lambda operator: operator.elect_unclean(broker_id))
+    _run(config, output, timeout, lambda operator: operator.elect_unclean(broker_id))
 
 
 @election.command(help="Give a member's number to another store that runs with it.")
@@ -111,6 +116,7 @@ def elect(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @timeout_option
 @config_options
+@output_option
 def replace(
     broker_id: int,
     yes: bool,
@@ -118,6 +124,7 @@ def replace(
     config_file: Path | None,
     namesrv_addr: str | None,
     settings: tuple[str, ...],
+    output: str,
 ) -> None:
     """The last store of the number is no member any more; the group loses nothing."""
     config = read_config(config_file, namesrv_addr, settings)
@@ -129,7 +136,8 @@ def replace(
             err=True,
         )
     store = _with_operator(config, timeout, lambda operator: operator.replace(broker_id))
-    click.echo(f"member {broker_id} of {config.broker_name} is the store {store} from now on")
+    text = f"member {broker_id} of {config.broker_name} is the store {store} from now on"
+    done(output, text, broker=config.broker_name, member=broker_id, store=store)
 
 
 def _warning(
@@ -138,7 +146,7 @@ def _warning(
     row = next((row for row in rows if row["member"] == member), None)
     has = "is not registered at the name servers: it has to run"
     if row is not None and row["role"] != AWAY:
-        has = f"has epoch {row['epoch']}, and a log of {row['log end']} bytes"
+        has = f"has epoch {row['epoch']}, and a log of {row['log_end']} bytes"
     others = sorted(state.in_sync - {member})
     lacks = f"what members {others} have acknowledged, and it lacks," if others else "what it lacks"
     return (
@@ -151,12 +159,20 @@ def _warning(
 
 
 def _run(
-    config: BrokerConfig, timeout_s: float, ask: Callable[[Operator], Awaitable[Master]]
+    config: BrokerConfig,
+    output: str,
+    timeout_s: float,
+    ask: Callable[[Operator], Awaitable[Master]],
 ) -> None:
     master = _with_operator(config, timeout_s, ask)
-    click.echo(
+    done(
+        output,
         f"member {master.member} is the master of {config.broker_name} in epoch"
-        f" {master.epoch}, at {master.address}"
+        f" {master.epoch}, at {master.address}",
+        broker=config.broker_name,
+        member=master.member,
+        epoch=master.epoch,
+        address=master.address,
     )
 
 
@@ -255,10 +271,10 @@ def _row(
         "role": AWAY if epochs is None else "master" if leads else "slave",
         "address": address,
         "epoch": epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else "",
-        "log end": "" if epochs is None else epochs.max_offset,
-        "lag bytes": 0 if leads else "" if mine is None else mine.diff,
-        "lag ms": 0 if leads else "" if mine is None else mine.lag_millis,
-        "in sync": number in state.in_sync,
-        "lease ms": lags.lease_millis if leads and lags is not None else "",
+        "log_end": "" if epochs is None else epochs.max_offset,
+        "lag_bytes": 0 if leads else "" if mine is None else mine.diff,
+        "lag_ms": 0 if leads else "" if mine is None else mine.lag_millis,
+        "in_sync": number in state.in_sync,
+        "lease_ms": lags.lease_millis if leads and lags is not None else "",
         "waits": _why(state, state.seats.get(number)),
     }

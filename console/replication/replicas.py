@@ -10,15 +10,14 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.errors import BrokerError
-from congreve.console.ask import ask
-from congreve.console.report import cluster_options, output_option, show
+from congreve.console.connection import ask, cluster_options
+from congreve.console.report import Rows, output_option, show
 from congreve.remoting.messages.codes import ResponseCode
 
 if TYPE_CHECKING:
     from congreve.client.admin.reports import BrokerReports
     from congreve.remoting.messages.admin_bodies import HARuntimeInfo
 
-Rows = list[dict[str, Any]]
 AWAY = "no answer"
 
 
@@ -58,7 +57,7 @@ async def _of_group(admin: AdminClient, name: str, addresses: dict[int, str]) ->
                 found = [_row(name, number, address, "slave" if number else "master")]
                 end = await _log_end(reports) if number == 0 else end
             if number and end is not None:
-                found[0]["lag bytes"] = max(0, end - await _log_end(reports))
+                found[0]["lag_bytes"] = max(0, end - await _log_end(reports))
         except CongreveError:
             found = [_row(name, number, address, AWAY)]
         rows.extend(found)
@@ -87,18 +86,18 @@ def _row(
     number: int,
     address: str,
     role: str,
-    peer: str = "",
-    lag_bytes: int | str = "",
-    lag_ms: int | str = "",
-    in_sync: bool | str = "",
+    peer: str | None = None,
+    lag_bytes: int | None = None,
+    lag_ms: int | None = None,
+    in_sync: bool | None = None,
 ) -> dict[str, Any]:
     return {
         "broker": name,
         "id": number,
         "address": address,
         "role": role,
-        "other end": peer,
-        "lag bytes": lag_bytes,
-        "lag ms": lag_ms,
-        "in sync": in_sync,
+        "other_end": peer,
+        "lag_bytes": lag_bytes,
+        "lag_ms": lag_ms,
+        "in_sync": in_sync,
     }

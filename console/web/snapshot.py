@@ -9,13 +9,7 @@ from itertools import chain
 import msgspec
 
 from congreve.client.admin.reports import BrokerReports
-from congreve.records.message.topics import (
-    DLQ_PREFIX,
-    LIGHT_PREFIX,
-    RETRY_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
-)
+from congreve.console.topic_kinds import kind_of
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import (
@@ -23,11 +17,6 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-
-PERM_INHERIT = 1
-REPLY_SUFFIX = "_REPLY_TOPIC"
-
-KINDS = ("normal", "retry", "dead letters", "system")
 
 
 class Lag(msgspec.Struct, gc=False):
@@ -235,17 +224,3 @@ def _add_topic(
 def earliest(first_ms: int, second_ms: int) -> int:
     """The earlier of two times, where 0 is unknown."""
     return min(first_ms or second_ms, second_ms or first_ms)
-
-
-def kind_of(topic: str, perm: int) -> str:
-    """The kind of a topic by its name and permission, one of KINDS."""
-    if topic.startswith(RETRY_PREFIX):
-        return "retry"
-    if topic.startswith(DLQ_PREFIX):
-        return "dead letters"
-    if topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_TOPIC_PREFIX, LIGHT_PREFIX)):
-        return "system"
-    # Topics named like a broker or its cluster, and those of replies.
-    if perm & PERM_INHERIT or topic.endswith(REPLY_SUFFIX):
-        return "system"
-    return "normal"

@@ -35,6 +35,16 @@ RESENT_PREFIX = "RESENT_"
 LIGHT_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+#: Groups that every broker has.
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
 #: The group whose offsets on the half and op topics are the end of completed transactions.
 TRANS_GROUP = SYSTEM_GROUP_PREFIX + "TRANS"
 
@@ -71,6 +81,16 @@ SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {
     BENCHMARK_TOPIC,
     TRACE_TOPIC,
 }
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic is RocketMQ's own or Congreve's by its name."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a group is RocketMQ's own or Congreve's by its name."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def retry_topic(group: str) -> str:

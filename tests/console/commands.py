@@ -18,7 +18,8 @@ from importlib import import_module
 from typing import NoReturn
 
 MODULES = (
-    *("accounts", "dlq", "doctor", "group", "messages", "quota", "store", "timers", "top", "topic"),
+    *("accounts", "doctor", "quota", "store", "top"),
+    *(f"cluster.{name}" for name in ("dlq", "group", "messages", "timers", "topic")),
     "tune.command",
 )
 REQUEST_MAX = 1 << 20

@@ -44,7 +44,7 @@ def test_an_account_is_created_changed_and_deleted(tmp_path: Path) -> None:
     rows = json.loads(run(tmp_path, "acl", "show", "service", "--output", "json"))
     assert {"kind": "topic", "name": "logs", "permission": "DENY"} in rows
     listed = run(tmp_path, "user", "list", "--output", "json")
-    assert [each["accessKey"] for each in json.loads(listed)] == ["administrator", "service"]
+    assert [each["access_key"] for each in json.loads(listed)] == ["administrator", "service"]
     assert secret not in listed
     run(tmp_path, "user", "delete", "service")
     assert "service" not in path.read_text()

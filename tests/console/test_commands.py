@@ -121,7 +121,7 @@ def test_topics_are_listed_described_and_deleted(orders: str, namesrv: str) -> N
 
     assert {"topic": orders} in ask("list")
     assert ask("stats", orders)[0]["max"] == 5
-    assert ask("route", orders)[0]["read queues"] == 1
+    assert ask("route", orders)[0]["read_queues"] == 1
     ask("create", "gone")
     assert ask("delete", "gone")
     assert {"topic": "gone"} not in ask("list")

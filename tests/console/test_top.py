@@ -42,7 +42,7 @@ def test_rates_are_those_since_the_last_screen() -> None:
     first, second = text_of(screen(readings.next())), text_of(screen(readings.next()))
     assert "100 messages/s in" in first and "ready" in first and "(25%)" in first
     assert first.splitlines()[5].split() == ["T", "100", "100.0", "KiB/s", "500"]
-    assert first.splitlines()[-1].split() == ["G[red]", "T", "7", "1.5", "s", "20", "0"]
+    assert first.splitlines()[-1].split() == ["G[red]", "T", "7", "1.5s", "20", "0"]
     assert "0 messages/s in" in second and "NOT READY: the disk is full" in second
 
 
@@ -66,8 +66,8 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
     assert (found["trouble"], found["lag"], found["role"]) == (None, 0, "ASYNC_MASTER")
     assert {
         "topic": "orders",
-        "messagesPerSecond": 0.0,
-        "bytesPerSecond": 0.0,
+        "messages_per_second": 0.0,
+        "bytes_per_second": 0.0,
         "stored": 1,
     } in found["topics"]
     assert shown.returncode == 0, shown.stderr

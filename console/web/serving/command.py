@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.console.connection import connection, namesrv_option
 from congreve.console.daemon.daemon_log import log_options, start_log
 from congreve.console.daemon.notify import Notifier
-from congreve.console.report import connection, namesrv_option
 
 if TYPE_CHECKING:
     from congreve.console.web.options import Options

@@ -8,9 +8,10 @@ from starlette.responses import Response
 from congreve.client.checks import check_topic
 from congreve.client.errors import InvalidSettingError
 from congreve.client.message import Message
+from congreve.console.topic_kinds import KINDS
 from congreve.console.web.formats import path_part
 from congreve.console.web.pages import Visit, window
-from congreve.console.web.snapshot import KINDS, TopicRow
+from congreve.console.web.snapshot import TopicRow
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.messages.admin_headers import CreateTopicRequestHeader
 from congreve.remoting.messages.codes import RequestCode

@@ -14,8 +14,8 @@ from harness.replication.pairs import running_pair
 
 from congreve.client import ConsumeFrom, Message, Producer, PushConsumer
 from congreve.client.admin import AdminClient
-from congreve.console.messages import cat
-from congreve.console.topic import topic
+from congreve.console.cluster.messages import cat
+from congreve.console.cluster.topic import topic
 
 COUNT = 5
 

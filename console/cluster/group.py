@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
-from congreve.console.ask import ask, shown_age
+from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import Time
-from congreve.console.report import cluster_options, output_option, show
-
-Rows = list[dict[str, Any]]
+from congreve.console.report import Rows, output_option, show, shown_age, system_option
+from congreve.records.message.topics import is_system_group
 
 
 @click.group(help="List consumer groups, show their lag, reset their offsets.")
@@ -22,9 +19,10 @@ def group() -> None:
 
 
 @group.command("list", help="Print all groups with members and lag.")
+@system_option
 @cluster_options
 @output_option
-def list_groups(namesrv: str, output: str) -> None:
+def list_groups(has_system: bool, namesrv: str, output: str) -> None:
     """Print the groups, those with the greatest lag first (mqadmin: consumerProgress)."""
 
     async def question(admin: AdminClient) -> Rows:
@@ -32,6 +30,7 @@ def list_groups(namesrv: str, output: str) -> None:
         return [
             {"group": one.group, "members": one.members, "topics": one.topics, "lag": one.lag}
             for one in found
+            if has_system or not is_system_group(one.group)
         ]
 
     show(ask(namesrv, question), output)
@@ -55,12 +54,12 @@ def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
                 "consumed": row.consumer_offset,
                 "end": row.broker_offset,
                 "lag": row.lag,
-                "oldest": shown_age(row.lag_ms) if output == "table" else row.lag_ms,
+                "oldest_ms": row.lag_ms,
             }
             for row in await admin.groups.lag(name, topic)
         ]
 
-    show(ask(namesrv, question), output)
+    show(ask(namesrv, question), output, shown={"oldest_ms": shown_age})
 
 
 @group.command(help="Print the clients of a group.")
@@ -121,7 +120,7 @@ def reset(
                 "queue": row.queue_id,
                 "before": row.before,
                 "after": row.after,
-                "changed by": "members" if row.online else "broker",
+                "changed_by": "members" if row.online else "broker",
             }
             for row in rows
         ]
@@ -140,7 +139,7 @@ def delete(name: str, with_offsets: bool, namesrv: str, output: str) -> None:
     async def question(admin: AdminClient) -> Rows:
         await _check_known(admin, name)
         brokers = await admin.groups.delete(name, with_offsets=with_offsets)
-        return [{"group": name, "deleted on": broker} for broker in brokers]
+        return [{"group": name, "deleted_on": broker} for broker in brokers]
 
     show(ask(namesrv, question), output)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from congreve.client.admin import AdminClient
-from congreve.console.ask import ask, shown_time
+from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import Time
-from congreve.console.report import cluster_options, output_option, show
+from congreve.console.report import Rows, output_option, show, shown_time
 
-Rows = list[dict[str, Any]]
 Page = tuple[Rows, str | None]
 
 
@@ -30,7 +27,7 @@ def count(namesrv: str, output: str) -> None:
         found = await admin.timers.count_by_hour()
         rows = [
             {
-                "hour": shown_time(row.hour_ms) if output == "table" else row.hour_ms,
+                "hour_ms": row.hour_ms,
                 "level": row.level or "a time",
                 "count": row.count,
             }
@@ -39,7 +36,7 @@ def count(namesrv: str, output: str) -> None:
         return rows, None if found.is_complete else "a broker has more messages than it counts"
 
     rows, title = ask(namesrv, question)
-    show(rows, output, title)
+    show(rows, output, title, shown={"hour_ms": shown_time})
 
 
 @timers.command("list", help="Print the delayed messages that are due next.")
@@ -55,7 +52,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
         found = await admin.timers.upcoming(count=count, topic=topic, begin_ms=begin)
         rows = [
             {
-                "due": shown_time(one.due_ms) if output == "table" else one.due_ms,
+                "due_ms": one.due_ms,
                 "level": one.level or "a time",
                 "topic": one.topic,
                 "keys": one.keys,
@@ -67,7 +64,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
         return rows, None if found.is_complete else "there are more"
 
     rows, title = ask(namesrv, question)
-    show(rows, output, title, whole=("handle",))
+    show(rows, output, title, whole=("handle",), shown={"due_ms": shown_time})
 
 
 @timers.command(help="Take delayed messages back: they are never delivered.")
@@ -80,6 +77,6 @@ def recall(handles: tuple[str, ...], namesrv: str, output: str) -> None:
     async def question(admin: AdminClient) -> Rows:
         for handle in handles:
             await admin.timers.recall(handle)
-        return [{"taken back": handle} for handle in handles]
+        return [{"taken_back": handle} for handle in handles]
 
     show(ask(namesrv, question), output)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from congreve.client.admin import AdminClient
-from congreve.console.ask import ask
-from congreve.console.report import cluster_options, output_option, show
-
-Rows = list[dict[str, Any]]
+from congreve.console.connection import ask, cluster_options
+from congreve.console.report import Rows, output_option, show, system_option
+from congreve.console.topic_kinds import KINDS, kind_of
 
 
 @click.group(help="List, create, delete and inspect topics.")
@@ -19,13 +16,19 @@ def topic() -> None:
 
 
 @topic.command("list", help="Print the names of all topics.")
+@system_option
 @cluster_options
 @output_option
-def list_topics(namesrv: str, output: str) -> None:
-    """Print the names of all topics that brokers registered at the name server."""
+def list_topics(has_system: bool, namesrv: str, output: str) -> None:
+    """Print the topics that brokers registered at the name server (mqadmin: topicList)."""
 
     async def question(admin: AdminClient) -> Rows:
-        return [{"topic": name} for name in await admin.topics()]
+        names = await admin.topics()
+        if not has_system:
+            info = await admin.cluster_info()
+            own = info.cluster_addr_table.keys() | info.broker_addr_table.keys()
+            names = [name for name in names if kind_of(name, own_names=own) == KINDS[0]]
+        return [{"topic": name} for name in names]
 
     show(ask(namesrv, question), output)
 
@@ -57,7 +60,7 @@ def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
     async def question(admin: AdminClient) -> Rows:
         await admin.topic_route(name)  # brokers report success for topics that do not exist
         brokers = await admin.delete_topic(name, cluster=cluster)
-        return [{"topic": name, "deleted on": broker} for broker in brokers]
+        return [{"topic": name, "deleted_on": broker} for broker in brokers]
 
     show(ask(namesrv, question), output)
 
@@ -76,7 +79,7 @@ def stats(name: str, namesrv: str, output: str) -> None:
                 "queue": row.queue_id,
                 "min": row.min_offset,
                 "max": row.max_offset,
-                "last stored (ms)": row.last_update_ms,
+                "last_stored_ms": row.last_update_ms,
             }
             for row in await admin.topic_stats(name)
         ]
@@ -95,9 +98,9 @@ def route(name: str, namesrv: str, output: str) -> None:
         return [
             {
                 "broker": row.broker_name,
-                "addresses": ", ".join(row.addresses),
-                "read queues": row.read_queues,
-                "write queues": row.write_queues,
+                "addresses": list(row.addresses),
+                "read_queues": row.read_queues,
+                "write_queues": row.write_queues,
                 "perm": row.perm,
             }
             for row in await admin.topic_route(name)

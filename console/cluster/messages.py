@@ -14,7 +14,7 @@ from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
-from congreve.console.report import cluster_options, connection
+from congreve.console.connection import cluster_options, connection
 
 READ_BYTES = 64 * 1024
 GROUP = "CONGREVE_CLI"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -11,12 +11,11 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
-from congreve.console.ask import ask, shown_time
+from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import FiniteRange, Time
-from congreve.console.report import cluster_options, output_option, show
+from congreve.console.report import Rows, output_option, show, shown_time
 
 T = TypeVar("T")
-Rows = list[dict[str, Any]]
 BODY_SHOWN = 60
 
 
@@ -33,7 +32,7 @@ def list_groups(namesrv: str, output: str) -> None:
 
     async def question(admin: AdminClient) -> Rows:
         return [
-            {"group": one.group, "dead letters": one.count}
+            {"group": one.group, "dead_letters": one.count}
             for one in await admin.dead_letters.groups()
         ]
 
@@ -54,7 +53,7 @@ def count(group: str, namesrv: str, output: str) -> None:
             {
                 "topic": row.topic,
                 "reason": row.reason,
-                "younger than": row.age,
+                "younger_than": row.age,
                 "count": row.count,
                 "resent": row.resent,
             }
@@ -84,7 +83,7 @@ def list_letters(
                 "broker": letter.position.broker_name,
                 "offset": letter.position.queue_offset,
                 "topic": letter.topic,
-                "died": shown_time(letter.dead_ms) if output == "table" else letter.dead_ms,
+                "died_ms": letter.dead_ms,
                 "retries": letter.reconsume_times,
                 "resent": letter.is_resent,
                 "keys": letter.message.keys or "",
@@ -93,7 +92,7 @@ def list_letters(
             for letter in letters
         ]
 
-    show(_ask(namesrv, group, question), output, expand=True)
+    show(_ask(namesrv, group, question), output, expand=True, shown={"died_ms": shown_time})
 
 
 @dlq.command(help="Send a group's dead letters again, each once.")
@@ -127,9 +126,9 @@ def resend(
     report = _ask(namesrv, group, question)
     totals = {
         "sent": report.sent,
-        "sent before": report.already_sent,
+        "sent_before": report.already_sent,
         "refused": len(report.failures),
-        "in doubt": report.in_doubt,
+        "in_doubt": report.in_doubt,
     }
     show([totals], output)
     for failure in report.failures[:10]:

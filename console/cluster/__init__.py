@@ -1,0 +1,1 @@
+"""Commands that ask the brokers of a cluster over the network."""
