@@ -28,11 +28,12 @@ SECTIONS = {
     },
     "A cluster, over the network": {
         "context": ("congreve.console.contexts:context", "Name clusters, and choose one."),
-        "send": ("congreve.console.cluster.messages:send", "Send one message, or lines of stdin."),
+        "send": ("congreve.console.cluster.send:send", "Send one message, or lines of stdin."),
         "cat": (
-            "congreve.console.cluster.messages:cat",
+            "congreve.console.cluster.cat:cat",
             "Print a topic's messages, or send stdin to it.",
         ),
+        "find": ("congreve.console.cluster.find:find", "Find messages by key, id or time."),
         "topic": (
             "congreve.console.cluster.topic:topic",
             "List, create, delete and inspect topics.",

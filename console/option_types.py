@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 from datetime import datetime
 from typing import Any
 
@@ -10,9 +12,11 @@ import click
 
 from congreve.base.settings import LONG_MAX
 
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
 
 class Time(click.ParamType[int]):
-    """A time in ms since 1970, or local as 2026-01-31T12:00."""
+    """A time in ms since 1970, local as 2026-01-31T12:00, or from now as -15m or +2h."""
 
     name = "time"
 
@@ -23,10 +27,12 @@ class Time(click.ParamType[int]):
         text = str(value)
         if text.isdecimal() and int(text) <= LONG_MAX:
             return int(text)
+        if relative := re.fullmatch(r"([+-][0-9]{1,9})([smhd])", text):
+            return int(time.time() * 1000) + int(relative[1]) * _UNITS_MS[relative[2]]
         try:
             return int(datetime.fromisoformat(text).timestamp() * 1000)
         except ValueError:
-            self.fail(f"{text}: use ms since 1970, or a time as 2026-01-31T12:00", param, ctx)
+            self.fail(f"{text}: use ms since 1970, a time as 2026-01-31T12:00, or -15m", param, ctx)
 
 
 class FiniteRange(click.FloatRange):

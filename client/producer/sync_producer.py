@@ -120,6 +120,7 @@ class SyncProducer(SyncClient[Producer]):
         else:
             self._thread.run(producer.send_oneway(message, queue=queue, selector=selector))
 
+    queues = blocking(Producer.queues)
     send_batch = blocking(Producer.send_batch)
     send_many = blocking(Producer.send_many)
     request = blocking(Producer.request)

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 MODULES = (
     *("accounts", "doctor", "quota", "store", "top"),
-    *(f"cluster.{name}" for name in ("dlq", "group", "messages", "timers", "topic")),
+    *(f"cluster.{name}" for name in ("cat", "dlq", "find", "group", "send", "timers", "topic")),
     "tune.command",
 )
 REQUEST_MAX = 1 << 20

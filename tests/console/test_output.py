@@ -11,7 +11,7 @@ from congreve.console.main import COMMANDS
 from congreve.console.report import show
 from tests.console.conftest import congreve
 
-SERVERS = {"run", "namesrv", "broker", "console", "lake follow", "demo", "send", "cat"}
+SERVERS = {"run", "namesrv", "broker", "console", "lake follow", "demo"}
 """They print lines as long as they run."""
 
 

@@ -14,7 +14,7 @@ from harness.replication.pairs import running_pair
 
 from congreve.client import ConsumeFrom, Message, Producer, PushConsumer
 from congreve.client.admin import AdminClient
-from congreve.console.cluster.messages import cat
+from congreve.console.cluster.cat import cat
 from congreve.console.cluster.topic import topic
 
 COUNT = 5
