@@ -17,7 +17,10 @@ from congreve.base.version import __version__
 
 SECTIONS = {
     "Servers on this machine": {
-        "run": ("congreve.console.daemon.serve:run", "Run a name server and a broker in one process."),
+        "run": (
+            "congreve.console.daemon.serve:run",
+            "Run a name server and a broker together.",
+        ),
         "namesrv": ("congreve.console.daemon.serve:namesrv", "Run a name server."),
         "broker": ("congreve.console.daemon.serve:broker", "Run a broker with a broker.conf."),
         "console": (
