@@ -12,8 +12,8 @@ import msgspec
 
 from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.consumer.consumer import PullConsumer
-from congreve.client.consumer.subscription import ALL, Sql
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
+from congreve.client.subscription import ALL, Sql
 from congreve.client.transport.route import MASTER_ID
 from congreve.console.cluster.send import GROUP, lines, send_bodies, stdin
 from congreve.console.connection import cluster_options, connection

@@ -100,7 +100,7 @@ async def _by_time(
     lookup: MessageLookup, topic: str, begin_ms: int, end_ms: int, count: int
 ) -> SearchResult:
     from congreve.client.admin.lookup import SearchLimits
-    from congreve.client.consumer.subscription import subscribe
+    from congreve.client.subscription import subscribe
 
     parts = await lookup.between(await lookup.queues(topic), begin_ms, end_ms)
     return await lookup.search(

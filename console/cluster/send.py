@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from congreve.base.errors import CongreveError
-from congreve.client.message import Message, MessageQueue, SendResult
+from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
+from congreve.client.results import SendResult
 from congreve.console.connection import cluster_options, connection
 from congreve.console.option_types import Time
 from congreve.console.report import output_option, print_json

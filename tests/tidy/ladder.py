@@ -159,11 +159,10 @@ _ROOMS = {
         demo
         """,
     "console": """
-        flights loadgen option_types web
-        lake report
-        accounts ask daemon doctor messages store tune
-        bench demo dlq group quota replication timers top topic web.views
-        web.serving
+        flights loadgen option_types report topic_kinds
+        accounts contexts daemon doctor lake store top tune web
+        connection demo quota web.views
+        bench cluster replication web.serving
         main
         """,
 }
