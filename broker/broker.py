@@ -12,6 +12,7 @@ from congreve.base.steps import freed
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.open_name_servers import refuse_open_name_servers
+from congreve.broker.accounts.requests import NOT_ON_VIP, QUOTAS
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.settings import ConfigAdminProcessor
 from congreve.broker.broker_conf import keyword_texts, load_config
@@ -49,7 +50,6 @@ from congreve.remoting.loop.loop_thread import Lifecycle
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.watchdog import Watchdog, logged_holds
 from congreve.remoting.messages.addresses import host_port
-from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
@@ -64,7 +64,6 @@ ACCOUNTS_S = 1
 """How often the broker looks whether files with accounts or quotas have changed, in seconds."""
 FOLD_S = 1
 """How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
-_NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 class Broker(Lifecycle):
@@ -314,7 +313,7 @@ class Broker(Lifecycle):
     async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         config = self.config
         handlers = answer_errors(self._handlers(paths, runtime_info))
-        handlers = QuotaGate(self._quotas.table, self.store.record_size).guard(handlers)
+        handlers = QuotaGate(self._quotas.table, self.store.record_size).guard(handlers, QUOTAS)
         if self._access is not None:
             handlers = self._access.guard(handlers)
         if config.metrics_port >= 0:
@@ -334,7 +333,7 @@ class Broker(Lifecycle):
             config.listen_port = main.port
             paths.set_store_host(host_bytes(config.store_host))
             return
-        vip = {code: handler for code, handler in handlers.items() if code not in _NOT_ON_VIP}
+        vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
         await self._server(vip, config.listen_port - VIP_DISTANCE).start()
 
     def _server(

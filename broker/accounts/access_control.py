@@ -10,7 +10,7 @@ from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
-from congreve.broker.accounts.permissions import rules
+from congreve.broker.accounts.requests import rules
 from congreve.broker.errors import ConfigError
 from congreve.broker.group.clients import ClientChannel
 from congreve.engine.store import MessageStore

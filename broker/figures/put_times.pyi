@@ -2,9 +2,11 @@ from collections.abc import Sequence
 from typing import final
 
 from congreve.broker.figures.slow_chunk import SlowChunk
+from congreve.remoting.messages.codes import RequestCode
 
 BOUNDS_US: tuple[int, ...]
 RPC_BOUNDS_MS: tuple[int, ...]
+COMPILED: tuple[tuple[RequestCode, bool], ...]
 NO_REQUESTS: tuple[int, ...]
 
 def requests_of(code: int) -> tuple[int, ...]: ...

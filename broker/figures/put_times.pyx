@@ -32,16 +32,17 @@ cdef int64_t[RPC_BUCKETS - 1] RPC_BOUNDS_NS
 for number, bound in enumerate(RPC_BOUNDS_MS):
     RPC_BOUNDS_NS[number] = bound * 1_000_000
 
-cdef dict _RPCS = {
-    RequestCode.SEND_MESSAGE: RPC_SEND,
-    RequestCode.SEND_MESSAGE_V2: RPC_SEND_V2,
-    RequestCode.SEND_BATCH_MESSAGE: RPC_BATCH,
-    RequestCode.END_TRANSACTION: RPC_END,
-}
-cdef tuple _NAMES = (
-    "SEND_MESSAGE", "SEND_MESSAGE_V2", "SEND_BATCH_MESSAGE", "END_TRANSACTION", "PULL_MESSAGE",
-    "PULL_MESSAGE",
+COMPILED = (  # in the order of RPC_SEND and the others
+    (RequestCode.SEND_MESSAGE, False),
+    (RequestCode.SEND_MESSAGE_V2, False),
+    (RequestCode.SEND_BATCH_MESSAGE, False),
+    (RequestCode.END_TRANSACTION, False),
+    (RequestCode.PULL_MESSAGE, False),
+    (RequestCode.PULL_MESSAGE, True),
 )
+"""The requests that PutTimes counts, and whether they have waited for messages."""
+
+cdef dict _RPCS = {code: rpc for rpc, (code, _) in enumerate(COMPILED[:RPC_PULL])}
 
 
 def requests_of(int code):
@@ -115,7 +116,7 @@ cdef class PutTimes:
         durable = at.durable if at.durable else note.end_ns
         found = SlowChunk(
             requests={
-                _NAMES[rpc]: note.answered.requests[rpc]
+                COMPILED[rpc][0].name: note.answered.requests[rpc]
                 for rpc in range(<int> RPCS) if note.answered.requests[rpc]
             },
             messages=note.answered.messages,

@@ -18,7 +18,7 @@ from congreve.broker.figures.message_counts import (
     TYPES,
     TopicCounts,
 )
-from congreve.broker.figures.put_times import RPC_BOUNDS_MS, PutTimes
+from congreve.broker.figures.put_times import COMPILED, RPC_BOUNDS_MS, PutTimes
 from congreve.broker.figures.rpc_times import RpcKind, RpcTime
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerGroup
@@ -40,15 +40,6 @@ from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.connection import Connection
 
 GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
-COMPILED = (
-    (RequestCode.SEND_MESSAGE, False),
-    (RequestCode.SEND_MESSAGE_V2, False),
-    (RequestCode.SEND_BATCH_MESSAGE, False),
-    (RequestCode.END_TRANSACTION, False),
-    (RequestCode.PULL_MESSAGE, False),
-    (RequestCode.PULL_MESSAGE, True),
-)
-"""The requests that PutTimes counts, and whether they have waited for messages."""
 REMOTING = "remoting"
 MESSAGE_HISTOGRAMS = (
     ("message_size", "Bytes of stored records"),

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from functools import partial
 
 from congreve.broker.quota_limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import BUSY_REMARK, REST_S
 from congreve.records.batches.batch_body import member_properties
 from congreve.records.message.topics import retry_topic
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
@@ -17,13 +19,17 @@ from congreve.remoting.transport.dispatcher import Answer, Handler
 OFFSET_DIGITS_MAX = 18
 _LONG_NAMES = ("topic", "producerGroup", "batch")
 _SHORT_NAMES = ("b", "a", "m")
-_SENDS = {
-    RequestCode.SEND_MESSAGE: _LONG_NAMES,
-    RequestCode.SEND_REPLY_MESSAGE: _LONG_NAMES,
-    RequestCode.SEND_MESSAGE_V2: _SHORT_NAMES,
-    RequestCode.SEND_BATCH_MESSAGE: _SHORT_NAMES,
-    RequestCode.SEND_REPLY_MESSAGE_V2: _SHORT_NAMES,
-}
+
+
+class Quota(Enum):
+    """What a request is charged for."""
+
+    SEND = "a send"
+    SEND_V2 = "a send with short names"
+    SENT_BACK = "a message sent back"
+    END = "the end of a transaction"
+    HEARTBEAT = "a heartbeat"
+
 
 Limited = Callable[[RemotingCommand, Connection], bool]
 """Whether the quota of a request is used up, which is charged otherwise."""
@@ -47,14 +53,19 @@ class QuotaGate:
         self._size_at = size_at
         self._now_ns = now_ns
 
-    def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+    def guard(
+        self, handlers: Mapping[int, Handler], quotas: Mapping[int, Quota]
+    ) -> dict[int, Handler]:
         """The same handlers; those with a quota are behind the gate."""
-        limits: dict[int, Limited] = dict.fromkeys(_SENDS, self._limits_send)
-        limits[RequestCode.CONSUMER_SEND_MSG_BACK] = self._limits_sent_back
-        limits[RequestCode.END_TRANSACTION] = self._charge_end
-        limits[RequestCode.HEART_BEAT] = self._limits_heartbeat
+        limits: dict[Quota, Limited] = {
+            Quota.SEND: partial(self._limits_send, _LONG_NAMES),
+            Quota.SEND_V2: partial(self._limits_send, _SHORT_NAMES),
+            Quota.SENT_BACK: self._limits_sent_back,
+            Quota.END: self._charge_end,
+            Quota.HEARTBEAT: self._limits_heartbeat,
+        }
         return {
-            code: self._guarded(handler, limits[code]) if code in limits else handler
+            code: self._guarded(handler, limits[quotas[code]]) if code in quotas else handler
             for code, handler in handlers.items()
         }
 
@@ -66,9 +77,10 @@ class QuotaGate:
 
         return guarded
 
-    def _limits_send(self, request: RemotingCommand, connection: Connection) -> bool:
-        fields = request.ext_fields
-        topic, group, batch = (fields.get(name) for name in _SENDS[RequestCode(request.code)])
+    def _limits_send(
+        self, names_of: tuple[str, ...], request: RemotingCommand, connection: Connection
+    ) -> bool:
+        topic, group, batch = map(request.ext_fields.get, names_of)
         is_batch = batch is not None and batch.lower() == "true"
         messages = max(len(member_properties(request.body)), 1) if is_batch else 1
         names = self._names(request, connection, topic, group)

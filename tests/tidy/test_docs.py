@@ -19,6 +19,8 @@ from congreve.broker.config import TABLES
 from congreve.console.main import COMMANDS
 from congreve.namesrv.config import NamesrvConfig
 
+from . import request_page
+
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES = 120
 SOURCE_FOLDERS = sorted(
@@ -112,6 +114,11 @@ def test_links_of_settings_have_a_target(reference: ModuleType) -> None:
         for name, anchor in links
         if anchor and anchor not in anchors(ROOT / "docs" / name)
     ]
+
+
+def test_the_table_of_requests_is_that_of_the_code() -> None:
+    text = request_page.PAGE.read_text()
+    assert request_page.with_tables(text) == text, "PYTHONPATH=tests python -m tidy.request_page"
 
 
 def test_every_command_is_in_the_reference(reference: ModuleType) -> None:

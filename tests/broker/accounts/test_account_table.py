@@ -10,7 +10,7 @@ from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Accounts, Perm
 from congreve.broker.accounts.audit import AuditLog
 from congreve.broker.accounts.gate import Gate
-from congreve.broker.accounts.permissions import rules
+from congreve.broker.accounts.requests import rules
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand

@@ -13,7 +13,7 @@ from harness.eventually import eventually
 from harness.servers import free_port
 
 import congreve
-from congreve.broker.accounts.name_server import rules
+from congreve.broker.accounts.requests import name_server_rules
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
@@ -73,8 +73,8 @@ def request(code: int, who: str) -> RemotingCommand:
 
 async def test_every_request_code_is_allowed_or_refused_for_every_caller(accounts: Path) -> None:
     async with guarded(accounts) as (server, client):
-        assert server.handlers().keys() == rules().keys()
-        for code, rule in rules().items():
+        assert server.handlers().keys() == name_server_rules().keys()
+        for code, rule in name_server_rules().items():
             passing = set()
             for who in WHO:
                 answer = await client.invoke(server.address, request(code, who))

@@ -2,19 +2,22 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from congreve.broker.accounts.permissions import rules
+from congreve.broker.accounts.requests import REQUESTS, rules
 from congreve.broker.broker import Broker
 from congreve.broker.errors import BrokerError
+from congreve.broker.figures.put_times import COMPILED, NO_REQUESTS, requests_of
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.header import Header
 
 from ..guarded import SECRET, Tools, guarded
-from ..tool import Tool
+from ..tool import Tool, config_of, running
 
 ADMIN = {"administrator"}
 PUB = ADMIN | {"both-of-T", "pub-of-T"}
@@ -131,7 +134,7 @@ async def test_every_code_accepts_accounts_with_the_permission(tmp_path: Path) -
         admin = tools.of("administrator")
         message, half = await stored(broker, admin)
         handled = set(broker._servers[0].handlers)
-        assert set(EXPECTED) <= handled
+        assert handled == {row.code for row in REQUESTS} and set(EXPECTED) <= handled
         # Administrators come last, because their requests are carried out.
         senders = ["other-topic", "sub-of-T", "pub-of-T", "both-of-T", "administrator"]
         wrong = {}
@@ -153,3 +156,26 @@ async def test_a_code_without_a_row_prevents_the_start(
     with pytest.raises(BrokerError, match=r"without a rule: \[11\]"):
         async with guarded(tmp_path):
             pass
+
+
+async def test_each_request_has_the_header_of_its_row(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path, answer_route_requests=True)) as (tool, _):
+        wrong = {}
+        for row in REQUESTS:
+            if row.header is not None and has_required_fields(row.header):
+                answer = await tool.ask(row.code)
+                if f"{row.header.__name__}: the field" not in (answer.remark or ""):
+                    wrong[row.code.name] = answer.remark
+        assert not wrong
+
+
+def has_required_fields(header: type[Header]) -> bool:
+    return any(field.required for field in msgspec.structs.fields(header))
+
+
+def test_compiled_paths_serve_requests_of_the_table() -> None:
+    counted = {code for code, _ in COMPILED}
+    assert counted <= {row.code for row in REQUESTS}
+    assert requests_of(RequestCode.PULL_MESSAGE) == NO_REQUESTS
+    for rpc, (code, _) in enumerate(COMPILED[:4]):
+        assert [*requests_of(code)].index(1) == rpc
