@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -64,6 +64,8 @@ ACCOUNTS_S = 1
 """How often the broker looks whether files with accounts or quotas have changed, in seconds."""
 FOLD_S = 1
 """How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
+_VIP = "VIP port"
+"""The name of its listener, which no listener of broker.conf can have."""
 
 
 class Broker(Lifecycle):
@@ -92,7 +94,7 @@ class Broker(Lifecycle):
         replication: Callable[..., Replication] | None = None,
         archive: OpenArchive | None = None,
     ) -> None:
-        self.config = config.changed({})
+        self.config = _own(config)
         self._lake = lake_process(self.config)
         self._beside: list[SideProcess] = []
         self._clock = clock or Clock()
@@ -129,7 +131,7 @@ class Broker(Lifecycle):
             note_master=self.replication.note_master,
         )
         self._paths: MessagePaths | None = None
-        self._servers: list[RemotingServer] = []
+        self._server: RemotingServer | None = None
         limit_ms = self.config.event_loop_watchdog_millis
         self._watchdog = Watchdog(limit_ms / 1000, logged_holds()) if limit_ms else None
         self._metrics = MetricsService(
@@ -236,12 +238,10 @@ class Broker(Lifecycle):
         for process in self._beside:
             process.end()
         await self._registration.stop()
-        for server in self._servers:
-            await server.stop(None if self._paths is None else self._paths.dismiss_pulls)
-        self._servers.clear()
+        if self._server is not None:
+            await self._server.stop(None if self._paths is None else self._paths.dismiss_pulls)
+            self._server = None
         await self.replication.stop()
-        if self._paths is not None:
-            self._paths.group_commit.stop()
         await self.managers.stop()
         for process in self._beside:
             await asyncio.to_thread(process.stop)
@@ -283,7 +283,6 @@ class Broker(Lifecycle):
         )
         if not access.can_compile:
             logger.warning("OpenSSL's SHA-1 is out of reach: the event loop serves all requests")
-            config.network_threads = 0
         return access
 
     def _quota_file(self, files: FileSystem) -> QuotaFile | None:
@@ -320,47 +319,37 @@ class Broker(Lifecycle):
             handlers = self._metrics.rpc_times.watch(handlers)
         if self._slow is not None:
             handlers = self._slow.watch(handlers)
-        further = parse_addresses(config.listeners)
-        main = self._server(
-            handlers,
-            config.listen_port,
-            paths,
-            {name: host_port(address) for name, address in further.items()},
-        )
-        await main.start()
-        config.advertised_listeners = with_ports(config.advertised, main.ports)
-        if config.listen_port == 0:
-            config.listen_port = main.port
-            paths.set_store_host(host_bytes(config.store_host))
-            return
+        listeners = {
+            name: host_port(address) for name, address in parse_addresses(config.listeners).items()
+        }
+        if config.listen_port:
+            paths.leave_to_handlers(1 + len(listeners))
+            listeners[_VIP] = config.bind_address, config.listen_port - VIP_DISTANCE
+        if not self._paths_check():
+            paths.leave_to_handlers(*range(1 + len(listeners)))
         vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        await self._server(vip, config.listen_port - VIP_DISTANCE).start()
-
-    def _server(
-        self,
-        handlers: Mapping[int, Handler],
-        port: int,
-        paths: MessagePaths | None = None,
-        listeners: Mapping[str, tuple[str, int]] | None = None,
-    ) -> RemotingServer:
-        server = RemotingServer(
+        self._server = RemotingServer(
             handlers,
-            host=self.config.bind_address,
-            port=port,
+            host=config.bind_address,
+            port=config.listen_port,
             listeners=listeners,
-            sink=None if paths is None or not self._paths_check() else paths.fast_path,
-            lane_sinks=() if paths is None else paths.lanes,
-            lane_entry=None if paths is None else paths.lane_entry,
+            handlers_of={_VIP: vip},
+            sink=paths.fast_path if self._paths_check() else None,
+            lane_sinks=paths.lanes,
+            lane_entry=paths.lane_entry,
             limits=ServerLimits(
-                idle_timeout_s=self.config.server_channel_max_idle_time_seconds,
-                poll_s=self.config.poll_micros_after_request / 1e6,
+                idle_timeout_s=config.server_channel_max_idle_time_seconds,
+                poll_s=config.poll_micros_after_request / 1e6,
             ),
             guard=self._guard,
             on_close=self._connection_closed,
             certificates=self._certificates,
         )
-        self._servers.append(server)
-        return server
+        await self._server.start()
+        config.advertised_listeners = with_ports(config.advertised, self._server.ports)
+        if config.listen_port == 0:
+            config.listen_port = self._server.port
+            paths.set_store_host(host_bytes(config.store_host))
 
     def _paths_check(self) -> bool:
         """Whether compiled code checks the requests that it serves, or nothing is to be checked."""
@@ -405,10 +394,19 @@ class Broker(Lifecycle):
             self._paths.pulls.path.release_segments()
             # Kept here, because the broker may stop while a lane still uses one of them.
             self._replaced.extend(self._paths.topics.take_retired())
-            for server in self._servers if self._replaced else ():
-                await server.lanes_passed()
+            if self._replaced and self._server is not None:
+                await self._server.lanes_passed()
             await self.managers.pieces.run(freed(self._replaced))
         await self.managers.members.close_silent()
 
     async def _sample(self) -> None:
         await self.managers.pieces.run(self.managers.stats.sample_steps())
+
+
+def _own(config: BrokerConfig) -> BrokerConfig:
+    """A copy for one broker, which changes it."""
+    own = config.changed({})
+    if own.network_threads < 1:
+        logger.warning("networkThreads=%d: a broker has at least 1", own.network_threads)
+        own.network_threads = 1
+    return own

@@ -163,11 +163,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     network_threads: Annotated[int, Range(0, 63)] = msgspec.field(
         default_factory=lambda: lanes_for(os.cpu_count() or 1)
     )
-    """Threads that serve sends and pulls beside the event loop; 0 lets the event loop do it. By
+    """Threads that serve connections, sends and pulls beside the event loop; below 1 means 1. By
     default a quarter of the cores, 1 to 8. Congreve only."""
     poll_micros_after_request: Annotated[int, Range(0, 10_000)] = 100
-    """How long in us the event loop looks for more requests before it sleeps; 0 sleeps at once.
-    Congreve only."""
+    """How long in us a lane looks for more requests before it sleeps; 0 sleeps at once. Congreve
+    only."""
     event_loop_watchdog_millis: Annotated[int, Range(0, 60_000), Change.AFTER_RESTART] = 0
     """Log whatever holds the event loop for longer than this; 0 turns the watchdog off. Congreve
     only."""

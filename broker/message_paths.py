@@ -12,7 +12,6 @@ from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.fastpath.lane_sends import (
     APPENDED_KIND,
     ARRIVED_KIND,
-    MOVED_KIND,
     PULL_ENDED_KIND,
     LaneSends,
     queues_of,
@@ -77,14 +76,7 @@ class MessagePaths:
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
         self._confirm = confirm
-        lanes_listen = config.network_threads > 0 and config.answers_wait
-        self.group_commit = GroupCommit(
-            store.backend,
-            config.store,
-            waits=self._commit_waits if lanes_listen else None,
-            confirm=confirm,
-            slave_timeout_s=config.replication.slave_timeout / 1000,
-        )
+        self.group_commit = GroupCommit(config, waits_for_slaves=confirm.waits_for_slaves)
         self.pulls = PullMessageProcessor(
             config=config,
             metadata=managers.metadata,
@@ -105,7 +97,6 @@ class MessagePaths:
         if slow is not None:
             slow.watch_threads(self.put_times)
         store.health.follow(self._lanes_accept)
-        self.group_commit.start()
 
     def _new_lane(self, number: int) -> LaneSends:
         store = self._managers.store
@@ -133,7 +124,6 @@ class MessagePaths:
         return FastPath(
             store=managers.store,
             topics=self.topics,
-            group_commit=self.group_commit,
             arrived=self._arrived,
             pulls=pulls,
             transactions=managers.transactions.fast_path(self.topics),
@@ -148,6 +138,11 @@ class MessagePaths:
         if self._slow is not None:
             self._slow.note_pull(held)
 
+    def leave_to_handlers(self, *listeners: int) -> None:
+        """Let handlers serve all requests that come to these listeners, by their places."""
+        for lane in self.lanes:
+            lane.by_handlers |= sum(1 << place for place in listeners)
+
     def set_store_host(self, host: bytes) -> None:
         """Set the broker's address, 4 or 16 bytes and the port as i32, before it is served."""
         self.fast_path.set_store_host(host)
@@ -161,8 +156,6 @@ class MessagePaths:
         if kind == ARRIVED_KIND:
             for queue in queues_of(data):
                 self._arrived(queue)
-        elif kind == MOVED_KIND:
-            self.group_commit.release()
         elif kind == APPENDED_KIND:
             self._managers.store.after_append(self._managers.store.log.max_offset)
         elif kind == PULL_ENDED_KIND:
@@ -227,20 +220,17 @@ class MessagePaths:
     @property
     def put_times(self) -> list[PutTimes]:
         """How long requests took, by the thread that answered them."""
-        return [self.group_commit.put_times, *(path.put_times for path in self.fast_paths)]
+        return [path.put_times for path in self.fast_paths]
 
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""
-        answers = len(self.group_commit) + sum(lane.waiting for lane in self.lanes)
+        answers = sum(lane.waiting for lane in self.lanes)
         pulls = sum(len(lane.pulls.polling) for lane in self.lanes)
         return answers, len(self.pulls.long_polling) + pulls
 
     def _lanes_accept(self, accepting: bool) -> None:
         for lane in self.lanes:
             lane.accepting = accepting
-
-    def _commit_waits(self, waits: bool) -> None:
-        self.lanes[0].loop_waits = waits
 
 
 def _archived_pulls(

@@ -95,6 +95,7 @@ class NameServer(Lifecycle):
             on_close=self._connection_closed,
             certificates=certificates,
             listeners=listeners,
+            lane_name="namesrv",
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._scan: asyncio.TimerHandle | None = None

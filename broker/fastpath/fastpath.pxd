@@ -21,7 +21,6 @@ cdef enum:
 
 cdef class FastPath(FrameSink):
     cdef object store
-    cdef object group_commit
     cdef object arrived                 # called with a watched queue or a parking queue
     cdef CommitLog log
     cdef HeaderDecoder headers
@@ -44,7 +43,7 @@ cdef class FastPath(FrameSink):
     cdef Stages stages
 
     cdef readonly PutTimes put_times
-    """How long requests took whose answers did not wait in GroupCommit."""
+    """How long requests took whose answers did not wait in LaneCommit."""
 
     cdef inline void begin_chunk(self) noexcept nogil:
         self.at = 0

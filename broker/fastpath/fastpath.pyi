@@ -9,7 +9,6 @@ from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.pull.fast import PullPath
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.fast import SendPath
-from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
@@ -22,7 +21,6 @@ class FastPath(FrameSink):
         *,
         store: MessageStore,
         topics: TopicTable,
-        group_commit: GroupCommit | None,
         arrived: Callable[[ConsumeQueue], None],
         pulls: PullPath | None,
         transactions: TransactionPath,

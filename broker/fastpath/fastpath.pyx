@@ -83,7 +83,7 @@ cdef class FastPath(FrameSink):
         self.headers = HeaderDecoder()
         self.put_times = PutTimes()
 
-    def __init__(self, *, store, TopicTable topics, group_commit, arrived, PullPath pulls,
+    def __init__(self, *, store, TopicTable topics, arrived, PullPath pulls,
                  TransactionPath transactions, DelayPath delays, settings,
                  SendQuota quota not None, AccountTable accounts=None):
         self.accounts = accounts
@@ -96,7 +96,6 @@ cdef class FastPath(FrameSink):
             self.log, topics, transactions=transactions, delays=delays, settings=settings,
             quota=quota,
         )
-        self.group_commit = group_commit
         self.arrived = arrived
         self.pulls = pulls
         self.answers_wait = settings.answers_wait
@@ -114,7 +113,7 @@ cdef class FastPath(FrameSink):
         cdef Stop stop
         cdef int steps = 0
         unpack_host(&self.sends.born_host, connection.peer_bytes)
-        self.sends.accepting = self.store.writable
+        self.sends.accepting = False    # lanes pass on only what handlers have to serve
         self.begin_chunk()
         while not connection.reading_paused:
             with nogil:
@@ -206,24 +205,14 @@ cdef class FastPath(FrameSink):
         """Send the chunk's answers, and notify the index, the flush timer and waiting pulls."""
         cdef SendPath sends = self.sends
         cdef int64_t now
-        cdef bint parks = self.answers_wait and sends.appended_end and sends.answers.used
         if sends.answers.used:
-            answers = sends.answers.data[:sends.answers.used]
-            if parks:
-                self.group_commit.send_when_durable(
-                    connection, answers, sends.appended_end, self.stages.begun,
-                    sends.answered.messages, sends.answered.requests,
+            connection.write(sends.answers.data[:sends.answers.used])
+            now = monotonic_ns()
+            if self.put_times.add(&self.stages, &sends.answered, now):
+                self.put_times.note_slow(
+                    &self.stages, &sends.answered, now, sends.born_host.address,
+                    sends.born_host.length, sends.born_host.port,
                 )
-            else:
-                connection.write(answers)
-                now = monotonic_ns()
-                if self.put_times.add(&self.stages, &sends.answered, now):
-                    self.put_times.note_slow(
-                        &self.stages, &sends.answered, now, sends.born_host.address,
-                        sends.born_host.length, sends.born_host.port,
-                    )
-        if sends.appended_end:
-            self.store.after_append(sends.appended_end, flush=not parks)
         self.notify_arrivals()
         if sends.quota.limited:
             connection.rest_for(REST_MS / 1e3)

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.broker.fastpath.fastpath cimport FastPath
 from congreve.broker.fastpath.stops cimport Stop
@@ -26,13 +26,14 @@ cdef class LaneSends(LaneSink):
     cdef object store
     cdef LaneCommit commit          # None with ASYNC_FLUSH
     cdef bint posts_appends
-    cdef bint listens_to_backend    # for all lanes and the loop
+    cdef bint listens_to_backend    # for all lanes
     cdef int follower_fds[LANES_MAX]
     cdef int follower_count
     cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, with this one
     cdef int lane_count
     cdef object references          # they keep `lanes` alive
-    cdef int64_t posts_moves        # not 0: the loop wants a MOVED entry at each event
+    cdef public uint32_t by_handlers
+    """Listeners whose requests are all for handlers: a bit for each, by its place."""
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 

@@ -10,15 +10,14 @@ from congreve.remoting.lanes.lane import LaneSink
 ARRIVED_KIND: int
 APPENDED_KIND: int
 NOT_DURABLE_KIND: int
-MOVED_KIND: int
 PULL_ENDED_KIND: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 
 @final
 class LaneSends(LaneSink):
+    by_handlers: int
     accepting: bool
-    loop_waits: bool
     @property
     def path(self) -> FastPath: ...
     @property

@@ -9,12 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from congreve.base.atomic cimport (
-    full_barrier,
-    load_acquire,
-    load_acquire_bits,
-    store_release,
-)
+from congreve.base.atomic cimport load_acquire_bits
 from congreve.base.clock cimport monotonic_ns
 from congreve.base.slices cimport Slice
 from congreve.broker.fastpath.answer_buffer cimport grow_answers
@@ -33,7 +28,7 @@ from congreve.broker.fastpath.stops cimport (
 )
 from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.quotas.send_quota cimport REST_MS
-from congreve.broker.send.lane_commit cimport LaneCommit
+from congreve.broker.send.lane_commit cimport HOLD, LaneCommit
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
@@ -51,8 +46,7 @@ cdef enum:
     ARRIVED = entry_kinds.OF_SINK           # mailbox entries from this sink
     APPENDED = entry_kinds.OF_SINK + 1
     NOT_DURABLE = entry_kinds.OF_SINK + 2
-    MOVED = entry_kinds.OF_SINK + 3
-    PULL_ENDED = entry_kinds.OF_SINK + 4
+    PULL_ENDED = entry_kinds.OF_SINK + 3
     ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
     DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
     END_PULLS = entry_kinds.TO_SINK + 2
@@ -64,8 +58,6 @@ APPENDED_KIND = APPENDED
 """Messages were appended; the flush thread must check now whether to flush."""
 NOT_DURABLE_KIND = NOT_DURABLE
 """Answers whose messages may not be on disk; the number is the reason (LaneCommit)."""
-MOVED_KIND = MOVED
-"""More of the log may be durable."""
 PULL_ENDED_KIND = PULL_ENDED
 """The request of a pull, and the ms that it has waited in the lane; the loop answers it now."""
 
@@ -148,6 +140,8 @@ cdef class LaneSends(LaneSink):
     cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
                       int64_t available) noexcept nogil:
         cdef Stop stop
+        if self.by_handlers >> connection.listener & 1:
+            return LaneSink.take(self, lane, connection, data, available)
         self.sends.born_host.length = connection.address_length
         memcpy(self.sends.born_host.address, connection.address, connection.address_length)
         self.sends.born_host.port = connection.port
@@ -189,6 +183,7 @@ cdef class LaneSends(LaneSink):
         self.pulls.polling.drop_connection(connection)
 
     cdef void handle_entry(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
+        cdef LaneConnection *connection
         cdef void *queue
         if entry.kind == ARRIVED_IN_LANE:
             memcpy(&queue, entry.data, sizeof(void *))
@@ -197,6 +192,10 @@ cdef class LaneSends(LaneSink):
             self.pulls.polling.shown()
         elif entry.kind == END_PULLS:
             self.pulls.end_all()
+        elif entry.kind == HOLD:
+            connection = lane.table.find(entry.connection)
+            if connection != NULL:
+                self.commit.hold_one(lane, connection, entry.data, entry.size)
         else:
             self.pulls.dismiss(lane, entry.data, entry.size)
 
@@ -207,18 +206,6 @@ cdef class LaneSends(LaneSink):
         self.commit.release(lane)
         for i in range(self.follower_count):
             sockets.eventfd_write(self.follower_fds[i], 1)
-        if load_acquire(&self.posts_moves):
-            lane.post(MOVED, -1, NULL, 0, 0)
-
-    @property
-    def loop_waits(self):
-        """Whether the loop wants an entry of MOVED_KIND at each event of the backend."""
-        return bool(self.posts_moves)
-
-    @loop_waits.setter
-    def loop_waits(self, bint waits):
-        store_release(&self.posts_moves, waits)
-        full_barrier()  # the loop looks at what is durable after it
 
     def __dealloc__(self):
         if self.event_fd >= 0 and not self.listens_to_backend:

@@ -1,7 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from congreve.broker.figures.put_times cimport Answered, PutTimes, Stages
+from congreve.broker.figures.put_times cimport RPCS, Answered, PutTimes, Stages
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
+from congreve.remoting.lanes cimport entry_kinds
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane
 
@@ -10,6 +11,16 @@ cdef enum CommitFailure:
     COMMIT_LATE = -1            # not durable here in time
     COMMIT_NO_SLAVE = -2        # durable here, and no slave could be waited for
     COMMIT_SLAVE_LATE = -3      # durable here, not confirmed by a slave in time
+
+
+cdef enum:
+    HOLD = entry_kinds.TO_SINK + 4      # a mailbox entry for the lane: the answer of a handler
+
+# What comes before the answer of a handler in its mailbox entry.
+cdef struct HandlerAnswer:
+    int64_t upto
+    int64_t begun_ns
+    int32_t[RPCS] requests      # the request, by its kind
 
 
 # Answers of one connection that wait until messages up to `upto` may be acknowledged.
@@ -34,6 +45,7 @@ cdef class LaneCommit:
     cdef int64_t first
     cdef int64_t count
     cdef int64_t on_disk        # of them; counted where slaves are waited for
+    cdef int64_t last_upto      # of the last one
     cdef int64_t epoch          # of the last release; connections answered then have it as mark
     cdef int64_t awaited        # how many of them have not sent again
     cdef int64_t awake_until_ns
@@ -43,11 +55,14 @@ cdef class LaneCommit:
     cdef int32_t sends_alone    # its sends in succession
     cdef double standstill_ns
 
-    # Sends the answers when the log up to `upto`, which never decreases, is durable and, with
-    # SYNC_MASTER, confirmed by a slave. They are about `answered`, appended at this moment.
+    # Sends the answers when the log up to `upto` is durable and, with SYNC_MASTER, confirmed by a
+    # slave, in the order of these calls. They are about `answered`, appended at this moment.
     cdef void hold(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                    int64_t size, int64_t upto, const Stages *stages,
                    const Answered *answered) noexcept nogil
+    # Holds the answer of a handler; `data` begins with a HandlerAnswer.
+    cdef void hold_one(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                       int64_t size) noexcept nogil
     # Sends all due answers; the lane calls it when the backend's eventfd is readable.
     cdef void release(self, Lane lane) noexcept nogil
     # Returns how long the lane may sleep, in ms.

@@ -3,6 +3,7 @@ from typing import Final, Self, final
 from congreve.broker.figures.put_times import PutTimes
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 
+HOLD_KIND: Final[int]
 NO_SLAVE: Final[int]
 SLAVE_LATE: Final[int]
 

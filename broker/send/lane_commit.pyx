@@ -1,7 +1,12 @@
 """Group commit in a lane: answers that wait until their messages are on disk and at a slave.
 
-The rules are those of GroupCommit, which holds the answers of the event loop.
-(RocketMQ: GroupCommitService, GroupTransferService.)
+Encoded answers wait in the order of the log: one entry for each chunk of requests, with the
+physical offset that it waits for. When everything up to X is where it must be, all entries up to X
+are sent together; there is no timer for each message. The next write waits until the connections
+that were just answered have sent again: otherwise the first of them would get its own write, and
+the others would wait for it. A connection that has been the only sender for a while has its
+messages written by the lane itself: no other one waits for it, and sleeping until the disk is done
+takes as long as the disk. (RocketMQ: GroupCommitService, GroupTransferService.)
 """
 
 cimport cython
@@ -10,18 +15,28 @@ from libc.string cimport memcpy
 
 from congreve.base.byte_buffer cimport double_ring
 from congreve.base.clock cimport monotonic_ns
+from congreve.broker.figures.put_times cimport begin_stages
 
-from congreve.broker.send import commit_delay, write_through
+cdef enum:
+    FIRST_CAPACITY = 256
+    SLEEP_MS = 250
+    # The longest delay of a write. During it, and for as long again while the disk works, the
+    # lane polls: a virtual machine takes tens of microseconds to wake it, twice in each write.
+    GATHER_NS = 300_000
+    # The most releases in succession that have no delay. A delay that ends by its limit is followed
+    # by one of them, the next such delay by two, and so on up to this number.
+    HURRIED_RELEASES_MAX = 128
+    # A connection is the only sender after so many sends in succession, each answered before the
+    # next.
+    SENDS_ALONE = 16
+    # So many sends use the backend's thread after writes whose moving mean, over STANDSTILL_MEAN_OF
+    # of them, is longer than STANDSTILL_NS: the disk would block the lane for too long.
+    SENDS_AFTER_STANDSTILL = 1000
+    STANDSTILL_NS = 1_000_000
+    STANDSTILL_MEAN_OF = 8
 
-cdef int64_t FIRST_CAPACITY = 256
-cdef int SLEEP_MS = 250
-cdef int32_t SENDS_ALONE = write_through.SENDS_ALONE
-cdef int32_t SENDS_AFTER_STANDSTILL = write_through.SENDS_AFTER_STANDSTILL
-cdef int32_t HURRIED_RELEASES_MAX = commit_delay.HURRIED_RELEASES_MAX
-cdef int64_t GATHER_NS = <int64_t> (commit_delay.GATHER_S * 1e9)
-cdef double STANDSTILL_NS = write_through.STANDSTILL_S * 1e9
-cdef double STANDSTILL_MEAN_OF = write_through.STANDSTILL_MEAN_OF
-
+HOLD_KIND = HOLD
+"""For a lane: the answer of a handler, which waits until its message is durable."""
 NO_SLAVE = COMMIT_NO_SLAVE
 """The number of an entry whose messages are durable, but no slave could be waited for."""
 SLAVE_LATE = COMMIT_SLAVE_LATE
@@ -88,7 +103,9 @@ cdef class LaneCommit:
             return
         memcpy(entry.data, answers, size)
         entry.size = size
-        entry.upto = upto
+        # An answer of a handler may come after those of later messages.
+        entry.upto = max(upto, self.last_upto) if self.count else upto
+        self.last_upto = entry.upto
         entry.stages = stages[0]
         entry.answered = answered[0]
         entry.connection = connection.id
@@ -104,7 +121,22 @@ cdef class LaneCommit:
                 self.awake_until_ns = monotonic_ns() + GATHER_NS
                 self.next_hurried = 1
         if not self.awaited:
-            self.confirm.request(upto)
+            self.confirm.request(entry.upto)
+
+    cdef void hold_one(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                       int64_t size) noexcept nogil:
+        cdef HandlerAnswer head
+        cdef Answered answered
+        cdef Stages stages
+        cdef int i
+        memcpy(&head, data, sizeof(HandlerAnswer))
+        begin_stages(&stages, head.begun_ns)
+        stages.appended = monotonic_ns()
+        answered.messages = 1
+        for i in range(<int> RPCS):
+            answered.requests[i] = head.requests[i]
+        self.hold(lane, connection, data + sizeof(HandlerAnswer),
+                  size - <int64_t> sizeof(HandlerAnswer), head.upto, &stages, &answered)
 
     cdef bint written_alone(self, LaneConnection *connection, int64_t upto,
                             int64_t *now_ns) noexcept nogil:
@@ -120,7 +152,7 @@ cdef class LaneCommit:
             return False
         done = self.confirm.backend.write_here(upto)
         now_ns[0] = monotonic_ns()
-        self.standstill_ns += (now_ns[0] - before - self.standstill_ns) / STANDSTILL_MEAN_OF
+        self.standstill_ns += (now_ns[0] - before - self.standstill_ns) / <int> STANDSTILL_MEAN_OF
         if self.standstill_ns > STANDSTILL_NS:
             self.standstill_ns = 0
             self.sends_alone = -SENDS_AFTER_STANDSTILL
@@ -201,10 +233,8 @@ cdef class LaneCommit:
 
     cdef void request_held(self) noexcept nogil:
         """Ask the backend to make the messages of all waiting answers durable."""
-        cdef int64_t last
         if self.count:
-            last = (self.first + self.count - 1) % self.capacity
-            self.confirm.request(self.held[last].upto)
+            self.confirm.request(self.last_upto)
 
     cdef void note_durable(self) noexcept nogil:
         """Note when messages whose answers wait for a slave are on this broker's disk."""

@@ -30,6 +30,7 @@ cdef struct LaneConnection:
     uint8_t address[16]         # of the peer
     int32_t address_length      # 4 or 16
     int32_t port
+    int32_t listener            # the place of the listening socket that has accepted it
     int64_t active_ms           # when bytes were last received or sent
     ByteBuffer stash            # the beginning of a frame
     int64_t stashed_ms          # when the frame's first bytes arrived
@@ -50,7 +51,7 @@ cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
 cdef enum Opening:
     READY                       # the lane serves it
     WAITING                     # it did not arrive
-    HANDED_OVER                 # it is encrypted, and the loop serves it
+    HANDED_OVER                 # it is encrypted, and the loop decrypts it
     REFUSED                     # it is not encrypted, but has to be
     ENDED                       # the connection has ended; errno
 

@@ -43,7 +43,8 @@ class Kind(enum.IntEnum):
     CUT_PLAIN = entry_kinds.CUT_PLAIN
     """The connection is not encrypted, but has to be. CLOSED follows."""
     HANDED_OVER = entry_kinds.HANDED_OVER
-    """The loop serves the connection from now on; number: its socket."""
+    """The loop decrypts the connection. number: its socket, data: the other end of a pair, as an
+    int, from which the lane reads what the loop has decrypted."""
     FENCED = entry_kinds.FENCED
     """The lane has passed a fence; number: the number given to fence()."""
     OF_SINK = entry_kinds.OF_SINK
@@ -113,6 +114,12 @@ cdef class LaneHandle:
     def notify_writable(self, int64_t connection):
         """Ask for a WRITABLE entry when few bytes are unsent; until then the lane reads none."""
         self.post(entry_kinds.NOTIFY_WRITABLE, connection)
+
+    def tell_sink(self, int64_t connection, int32_t kind, data):
+        """Give the sink an entry about a connection, if it is still open. Raises MemoryError."""
+        cdef const uint8_t[::1] view = data
+        if not self.to_lane.post(kind, connection, &view[0], view.shape[0], 0, True):
+            raise MemoryError(f"no memory for an entry of {view.shape[0]} bytes")
 
     def fence(self, int32_t number):
         """Ask for a FENCED entry, which follows all entries about the lane's current work."""

@@ -63,6 +63,7 @@ cdef class Lane:
     cdef int sleep_ms(self, int wanted) noexcept nogil
     cdef void accept_all(self, int32_t listener) noexcept nogil
     cdef bint decide(self, LaneConnection *connection) noexcept nogil
+    cdef bint hand_over(self, LaneConnection *connection) noexcept nogil
     cdef void read(self, LaneConnection *connection) noexcept nogil
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil

@@ -174,6 +174,7 @@ cdef class Lane:
                     self.listeners.listen(False)  # no descriptor, or no memory
                 return
             connection.events = sockets.EPOLLIN
+            connection.listener = listener
             self.connections += 1
             self.post(entry_kinds.OPENED, connection.id, connection.address,
                       connection.address_length, listener << 16 | connection.port)
@@ -199,14 +200,26 @@ cdef class Lane:
         """Look at the first byte; whether this lane serves the connection."""
         cdef Opening opening = self.table.open(connection, self.now_ms)
         if opening == Opening.HANDED_OVER:
-            self.connections -= 1
-            self.post(entry_kinds.HANDED_OVER, connection.id, NULL, 0,
-                      self.table.detach(connection))
-        elif opening == Opening.REFUSED:
+            return self.hand_over(connection)
+        if opening == Opening.REFUSED:
             self.cut(connection, entry_kinds.CUT_PLAIN)
         elif opening == Opening.ENDED:
             self.close(connection, 0)
         return opening == Opening.READY
+
+    cdef bint hand_over(self, LaneConnection *connection) noexcept nogil:
+        """Serve one end of a pair in place of an encrypted connection, which the loop decrypts."""
+        cdef int[2] pair
+        cdef int encrypted = connection.fd
+        if sockets.make_pair(pair) < 0:
+            self.close(connection, errno)
+            return False
+        sockets.epoll_set(self.epoll, sockets.EPOLL_CTL_DEL, encrypted, 0, 0)
+        sockets.reset_at_exit(encrypted, False)  # what the loop has written reaches the peer
+        connection.fd = pair[0]
+        sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
+        self.post(entry_kinds.HANDED_OVER, connection.id, &pair[1], sizeof(int), encrypted)
+        return True
 
     # Reading.
 

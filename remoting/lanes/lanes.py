@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -19,10 +20,11 @@ SinkEntryHandler = Callable[[FrameProtocol | None, int, bytes, int], None]
 class Lanes:
     """Runs lanes, and passes their mailbox entries to the protocols of their connections.
 
+    `name` begins the names of their threads.
     `accept(listener)` returns the protocol of a new connection, None to refuse the connection; the
     argument is the place of the listening socket. `cut(protocol, kind, data, number)` is called
-    when a lane closes a faulty connection (Kind), `hand_over(descriptor, listener)` with the socket
-    of a connection that the loop has to serve.
+    when a lane closes a faulty connection (Kind), `decrypt(encrypted, plain, peer)` with both
+    sockets of a connection that the loop has to decrypt, and its peer's address.
     Entries of the lanes' sinks go to `sink_entry(protocol, kind, data, number)`, with the protocol
     of the connection that the entry is about.
     """
@@ -33,13 +35,15 @@ class Lanes:
         *,
         accept: Callable[[int], FrameProtocol | None],
         cut: CutLog,
-        hand_over: Callable[[int, int], None],
+        decrypt: Callable[[int, int, str], None],
+        name: str,
         sink_entry: SinkEntryHandler | None = None,
     ) -> None:
         self.lanes = lanes
         self._accept = accept
         self._cut = cut
-        self._hand_over = hand_over
+        self._decrypt = decrypt
+        self._name = name
         self._sink_entry = sink_entry
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
@@ -51,7 +55,7 @@ class Lanes:
         loop = asyncio.get_running_loop()
         for number, lane in enumerate(self.lanes):
             loop.add_reader(lane.handle.event_fd, self._read, lane.handle)
-            thread = threading.Thread(target=lane.run, name=f"lane-{number}", daemon=True)
+            thread = threading.Thread(target=lane.run, name=f"{self._name}-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -72,7 +76,9 @@ class Lanes:
             while self._read(lane.handle):
                 pass
             loop.remove_reader(lane.handle.event_fd)
-        self._transports.clear()
+        left, self._transports = self._transports, {}
+        for transport, _ in left.values():
+            transport.lost(None)
 
     async def wait_for_fence(self) -> None:
         """Wait until no lane uses entries of shared tables that it looked up before this call."""
@@ -99,7 +105,7 @@ class Lanes:
             elif kind == Kind.FENCED:
                 self._passed(lane, value)
             elif kind == Kind.HANDED_OVER:
-                self._handed_over(lane, number, value)
+                self._handed_over(lane, number, data, value)
             elif kind >= Kind.OF_SINK:
                 if self._sink_entry is not None:
                     _, protocol = self._transports.get((lane, number), (None, None))
@@ -118,13 +124,14 @@ class Lanes:
         self._transports[lane, number] = transport, protocol
         transport.connect(protocol)
 
-    def _handed_over(self, lane: LaneHandle, number: int, descriptor: int) -> None:
-        transport, _ = self._transports.pop((lane, number), (None, None))
-        if transport is None:
-            os.close(descriptor)  # this side has refused the connection meanwhile
-            return
-        transport.lost(None)
-        self._hand_over(descriptor, transport.listener)
+    def _handed_over(self, lane: LaneHandle, number: int, data: bytes, encrypted: int) -> None:
+        plain = int.from_bytes(data, sys.byteorder)
+        transport, _ = self._transports.get((lane, number), (None, None))
+        if transport is None:  # this side has refused the connection meanwhile
+            os.close(encrypted)
+            os.close(plain)
+        else:
+            self._decrypt(encrypted, plain, transport.peer_name)
 
     def _tell(
         self,

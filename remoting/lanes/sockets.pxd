@@ -76,7 +76,14 @@ cdef extern from "<netinet/in.h>" nogil:
         }
         return fd;
     }
+
+    /* Two connected sockets that do not block; -1 and errno. */
+    static inline int congreve_pair(int *pair)
+    {
+        return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair);
+    }
     """
+    int make_pair "congreve_pair"(int *pair)
     int accept_peer "congreve_accept"(int listener, uint8_t *address, int32_t *length,
                                       int32_t *port)
     void reset_at_exit "congreve_reset_at_exit"(int fd, bint wanted)

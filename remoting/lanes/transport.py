@@ -34,6 +34,7 @@ class LaneTransport(asyncio.Transport):
         self, lane: LaneHandle, number: int, peer: tuple[str, int], listener: int = 0
     ) -> None:
         super().__init__({"peername": peer})
+        self.peer_name = f"{peer[0]}:{peer[1]}"
         self.listener = listener
         """The place of the listening socket that has accepted the connection."""
         self._lane = lane
@@ -142,6 +143,11 @@ class LaneTransport(asyncio.Transport):
         if not self._choked and self.get_write_buffer_size() > self._high_water:
             self.writable(False)
             self._lane.notify_writable(self._number)
+
+    def tell_sink(self, kind: int, data: bytes) -> None:
+        """Give the lane's sink an entry about this connection."""
+        if not self._closing:
+            self._lane.tell_sink(self._number, kind, data)
 
     def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         self.write(b"".join(list_of_data))

@@ -11,7 +11,7 @@ from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
 from congreve.remoting.transport.frame_reader import CommandSink
 from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.transport.read_buffer import ReadBuffer
+from congreve.remoting.transport.read_buffer import read_buffer
 
 
 class RemotingClient:
@@ -45,7 +45,7 @@ class RemotingClient:
         self._ssl = ssl
         self._before_request = before_request
         self._sink = CommandSink()
-        self._read_buffer = ReadBuffer()
+        self._read_buffer = read_buffer()
         self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._open: dict[str, Connection] = {}
         self._closed = False

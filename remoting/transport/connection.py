@@ -19,13 +19,12 @@ from congreve.remoting.errors import (
     FrameError,
     RequestTimeoutError,
 )
+from congreve.remoting.lanes.transport import LaneTransport
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import FrameReader, FrameSink
 from congreve.remoting.transport.pending_requests import PendingRequests
-from congreve.remoting.transport.read_buffer import ReadBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +48,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Connection(FrameReader, asyncio.BufferedProtocol):
     """A connection to a peer. `sink` reads its bytes and calls `on_frame` or `on_command`.
 
+    One that this side has opened reads its bytes itself, into the `read_buffer`; lanes read for
+    those of a server.
     A connection that `on_open` refuses is closed at once.
     `before_request` may add ext fields to requests of this end (RocketMQ: RPCHook).
     `note_kept` is called with the sizes of requests and answers that may stay in memory.
@@ -75,7 +76,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_writable",
         "aborted",
         "closed",
-        "idle_scans",
         "listener",
         "peer",
         "peer_bytes",
@@ -85,16 +85,15 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self,
         dispatcher: Dispatcher,
         sink: FrameSink,
-        read_buffer: ReadBuffer,
+        read_buffer: memoryview | None = None,
         *,
         limits: ConnectionLimits,
         on_close: "Callable[[Connection], None]",
         on_open: "Callable[[Connection], bool]" = lambda _: True,
-        poll: BusyPoll | None = None,
         before_request: Callable[[RemotingCommand], None] | None = None,
         note_kept: Callable[[int], None] = lambda _: None,
     ) -> None:
-        super().__init__(sink, read_buffer, poll)
+        super().__init__(sink, read_buffer)
         self._dispatcher = dispatcher
         self._limits = limits
         self._close_callback = on_close
@@ -112,7 +111,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._writable: asyncio.Event | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
         self._socket = -1
-        self.idle_scans = 0
         self.closed = False
         self.aborted = False
         self.listener = ""
@@ -297,16 +295,19 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """Send bytes of whole frames; a closed connection drops them."""
         if not self.closed and self._transport is not None:
-            self.active = True
             if self._outgoing:
                 self._flush()
             self._transport.write(data)
             self._note_kept(len(data))
 
+    def tell_lane(self, kind: int, data: bytes) -> None:
+        """Give the sink of this connection's lane an entry; a closed connection drops it."""
+        if not self.closed:
+            cast(LaneTransport, self._transport).tell_sink(kind, data)
+
     def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         """Send bytes of whole frames, in pieces; a closed connection drops them."""
         if not self.closed and self._transport is not None:
-            self.active = True
             if self._outgoing:
                 self._flush()
             pieces = list(pieces)
@@ -323,7 +324,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             return -1
         if transport.get_write_buffer_size():
             return -1
-        self.active = True
         return self._socket
 
     def oneway(self, command: RemotingCommand) -> None:

@@ -15,15 +15,9 @@ cdef class FrameSink:
 
 cdef class FrameReader:
     cdef FrameSink sink
-    cdef object read_buffer
-    cdef object poll
+    cdef object read_buffer     # of read_buffer.py; None where a lane reads
     cdef object stash
-    cdef object view            # of the read buffer's bytes,
-    cdef const uint8_t *shared  # and their address
-    cdef public bint active
-    """Whether bytes have come since a caller last set this to False."""
-    cdef readonly bint has_frame
-    """Whether a whole frame has come."""
+    cdef const uint8_t *shared  # the address of its bytes
     cdef public bint reading_paused
     """Whether reading is paused because the peer is ahead: a sink takes no frame then."""
 

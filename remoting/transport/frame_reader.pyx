@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 from congreve.remoting.errors import FrameError
+from congreve.remoting.transport.read_buffer import Stash
 
 
 cdef class FrameSink:
@@ -41,17 +42,17 @@ cdef class CommandSink(FrameSink):
 cdef class FrameReader:
     """The reading half of a connection: the read callbacks of asyncio.BufferedProtocol, and the
     stash of an incomplete frame. A connection adds `on_frame`, `on_unframeable` and `rest`.
+    Without a `read_buffer` it gets whole frames only, which a lane has read.
     (RocketMQ: NettyDecoder.)
     """
 
-    def __init__(self, FrameSink sink not None, read_buffer, poll=None):
+    def __init__(self, FrameSink sink not None, read_buffer):
         cdef Py_buffer buffer
         self.sink = sink
+        if read_buffer is None:
+            return
         self.read_buffer = read_buffer
-        self.poll = poll
-        self.active = True
-        self.view = read_buffer.view
-        PyObject_GetBuffer(self.view, &buffer, PyBUF_WRITABLE)
+        PyObject_GetBuffer(read_buffer, &buffer, PyBUF_WRITABLE)
         self.shared = <const uint8_t *> buffer.buf
         # The view holds the bytes where they are.
         PyBuffer_Release(&buffer)
@@ -59,23 +60,19 @@ cdef class FrameReader:
     def get_buffer(self, sizehint):
         """The memory that the event loop reads the next bytes into."""
         if self.stash is None:
-            return self.view
+            return self.read_buffer
         return self.stash.free_part(self.read_buffer)
 
     def buffer_updated(self, Py_ssize_t nbytes):
         """Pass the `nbytes` that were read to the sink, which takes the whole frames."""
-        self.active = True
         if self.stash is None:
             self.take(self.shared, nbytes)
         else:
             data, end = self.stash.arrived(self.read_buffer, nbytes)
             self.take_stashed(data, end)
-        if self.poll is not None:
-            self.poll.chunk_served(nbytes)
 
     def take_frame(self, bytes frame not None):
         """Pass one whole frame, which a lane has read, to the sink."""
-        self.active = True
         self.take(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
 
     def on_frame(self, bytes frame):
@@ -102,9 +99,7 @@ cdef class FrameReader:
 
     def drop_stash(self):
         """Drop the received bytes."""
-        if self.stash is not None:
-            self.stash = None
-            self.read_buffer.drop(self)
+        self.stash = None
 
     cdef int take(self, const uint8_t *data, Py_ssize_t available) except -1:
         cdef Py_ssize_t taken
@@ -114,16 +109,12 @@ cdef class FrameReader:
             self.drop_stash()
             self.on_unframeable(error)
             return 0
-        if taken:
-            self.has_frame = True
         if taken == available:
             self.drop_stash()
         elif taken or self.stash is None or not self.stash.has_own_buffer:
             # A frame that arrives in a buffer of its own stays there: a copy for each piece would
             # be megabytes for a byte.
-            self.stash = self.read_buffer.stash(self, data[taken:available], same_frame=taken == 0)
-        if self.stash is not None:
-            self.read_buffer.shed()
+            self.stash = Stash(data[taken:available])
         return 0
 
     cdef int take_stashed(self, object data, Py_ssize_t available) except -1:

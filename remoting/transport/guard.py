@@ -4,7 +4,6 @@ import logging
 import resource
 import time
 from collections.abc import Callable
-from itertools import takewhile
 
 import msgspec
 
@@ -12,7 +11,6 @@ from congreve.base.limited_log import LimitedLog
 from congreve.remoting.lanes.lane import Lane
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.transport.read_buffer import ReadBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -59,22 +57,17 @@ class ConnectionGuard:
         self,
         limits: SharedLimits | None = None,
         *,
-        read_buffer: int = 512 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or SharedLimits()
         self.connections_max = self.limits.connections or most_connections()
         self.connections: set[Connection] = set()
         self._by_address: dict[str, set[Connection]] = {}
-        self._new: dict[Connection, float] = {}  # when they were accepted, oldest first
         self.silent_cut_count = 0
         self.refused_count = 0
         self.unread_cut_count = 0
         self.unread = 0
         self._kept_since = 0  # bytes that may have been added since `unread` was counted
-        self.read_buffer = ReadBuffer(
-            read_buffer, stashed_max=self.limits.unfinished_bytes, clock=clock
-        )
         self._clock = clock
         self._next_look = 0.0
         self._log = LimitedLog(logger, clock=clock)
@@ -112,14 +105,9 @@ class ConnectionGuard:
         others.add(connection)
         return True
 
-    def expect_frame(self, connection: Connection) -> None:
-        """Close the connection, which the event loop has accepted, if its first frame is late."""
-        self._new[connection] = self._clock()
-
     def closed(self, connection: Connection) -> None:
         """The connection has ended."""
         self.connections.discard(connection)
-        self._new.pop(connection, None)
         others = self._by_address.get(connection.peer[0])
         if others is not None:
             others.discard(connection)
@@ -142,24 +130,19 @@ class ConnectionGuard:
             "connections": len(self.connections),
             "maxConnections": self.connections_max,
             "refusedConnections": self.refused_count,
-            "unfinishedFrameBytes": self.read_buffer.stashed
-            + sum(lane.handle.unfinished_bytes for lane in self._lanes),
-            "cutUnfinishedFrames": self.read_buffer.cut_count
-            + sum(lane.cut_count for lane in self._lanes),
+            "unfinishedFrameBytes": sum(lane.handle.unfinished_bytes for lane in self._lanes),
+            "cutUnfinishedFrames": sum(lane.cut_count for lane in self._lanes),
             "cutSilentConnections": self.silent_cut_count,
             "unreadAnswerBytes": self.unread,
             "cutUnreadAnswers": self.unread_cut_count,
         }
 
     def enforce_limits(self) -> None:
-        """Close connections with a late frame or too many unread bytes; servers call it often."""
+        """Close connections with too many unread bytes; servers call it often."""
         now = self._clock()
         if now < self._next_look:
             return
         self._next_look = now + LOOK_S
-        limits = self.limits
-        self.read_buffer.cut_late(limits.frame_timeout_s, limits.frame_bytes_per_s)
-        self._cut_silent(now)
         self._bound_unread()
 
     def note_kept(self, size: int) -> None:
@@ -174,21 +157,6 @@ class ConnectionGuard:
         self.unread = sum(connection.unread for connection in self.connections)
         if self.unread > self.limits.unread_bytes:
             self._shed_unread()
-
-    def _cut_silent(self, now: float) -> None:
-        limits, stashes = self.limits, self.read_buffer.stashes
-        too_old = now - limits.first_frame_timeout_s
-        for connection in list(takewhile(lambda each: self._new[each] < too_old, self._new)):
-            arrived = stashes[connection].filled if connection in stashes else 0
-            if connection.has_frame:
-                del self._new[connection]
-            elif connection.reading_paused:
-                del self._new[connection]  # to the end
-                self.expect_frame(connection)
-            elif self._new[connection] + arrived / limits.frame_bytes_per_s < too_old:
-                del self._new[connection]
-                self.note_silent(connection)
-                connection.abort()
 
     def _shed_unread(self) -> None:
         wanted = self.limits.unread_bytes - self.limits.unread_bytes // 8

@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import cast
 
 import msgspec
@@ -19,19 +18,15 @@ from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_soc
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.tls.certificates import ServerCertificates
-from congreve.remoting.transport.busy_poll import BusyPoll
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
-from congreve.remoting.transport.first_byte import FirstByteListener
 from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
 from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
+from congreve.remoting.transport.tls_front import TlsFront
 
 __all__ = ["Handler", "RemotingServer", "ServerLimits"]
 
 logger = logging.getLogger(__name__)
-
-IDLE_SCANS = 8
-"""Scans in one idle time; a connection is closed after as many without a byte in either way."""
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +35,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: float = 120.0
     backlog: int = 1024
     poll_s: float = 0.0
-    """Seconds to poll after a small chunk before the loop may sleep (busy_poll.py)."""
+    """Seconds for which a lane polls after a small chunk, before it may sleep."""
     stop_s: float = 3.0
     """Seconds that stop() gives to handlers at work and to answers on their way."""
     connection: ConnectionLimits = ConnectionLimits()
@@ -50,16 +45,15 @@ class RemotingServer:
     """Serves `handlers`, ``{code: handler}``. With port 0 the system picks one: see `port`.
 
     `listeners` are further addresses to listen on, by name; a connection has the name of the
-    listener that accepted it. A handler's exception is answered with code 1, a code without handler
-    with code 3. A `sink` gets the frames before the handlers. The server calls `on_close` once for
-    each connection that has ended, from either side. Servers of one event loop may share a
-    `guard`.
+    listener that accepted it. Those in `handlers_of` have other handlers. A handler's exception is
+    answered with code 1, a code without handler with code 3. A `sink` gets the frames before the
+    handlers. The server calls `on_close` once for each connection that has ended, from either side.
+    Servers of one event loop may share a `guard`.
 
-    Without `lane_sinks` the event loop reads and writes. With them a lane for each serves the
-    connections in a thread of its own, and the loop gets the frames that the sink does not take;
+    A lane for each of `lane_sinks` reads and writes in a thread of its own; the event loop gets the
+    frames that the sink does not take. `lane_name` begins the threads' names.
     `lane_entry(protocol, kind, data, number)` gets the sinks' mailbox entries. With `certificates`
-    the first byte of a connection tells whether it is encrypted; where lanes cannot decrypt, they
-    hand such connections over to the loop. (RocketMQ: NettyRemotingServer.)
+    the first byte of a connection tells whether it is encrypted. (RocketMQ: NettyRemotingServer.)
     """
 
     def __init__(
@@ -73,9 +67,11 @@ class RemotingServer:
         guard: ConnectionGuard | None = None,
         on_close: Callable[[Connection], None] | None = None,
         certificates: ServerCertificates | None = None,
-        lane_sinks: Sequence[LaneSink] = (),
+        lane_sinks: Sequence[LaneSink] | None = None,
         lane_entry: SinkEntryHandler | None = None,
         listeners: Mapping[str, tuple[str, int]] | None = None,
+        handlers_of: Mapping[str, Mapping[int, Handler]] | None = None,
+        lane_name: str = "lane",
     ) -> None:
         self.host = host
         self.ports = {"": port}
@@ -83,24 +79,25 @@ class RemotingServer:
         self._addresses = {"": (host, port), **(listeners or {})}
         self._names = list(self._addresses)
         self.connections: set[Connection] = set()
-        self._read_by_loop: set[Connection] = set()  # the lanes close theirs when they are idle
         self.guard = guard or ConnectionGuard()
         self.handlers = handlers
-        self._dispatcher = Dispatcher(handlers, self.guard.peer_log)
+        self._dispatchers = {
+            name: Dispatcher((handlers_of or {}).get(name, handlers), self.guard.peer_log)
+            for name in self._names
+        }
         self._sink = sink or CommandSink()
         self._limits = limits or ServerLimits()
         self._on_close = on_close
         self.certificates = certificates
-        self._first_byte: FirstByteListener | None = None
+        self._front: TlsFront | None = None
         self._following: BackgroundTask | None = None
-        self._lane_sinks = lane_sinks
+        self._lane_sinks = lane_sinks or [LaneSink()]
         self._lane_entry = lane_entry
+        self._lane_name = lane_name
         self._listening: ExitStack | None = None
         self._sockets: list[socket.socket] = []
         in_each_child(self._close_sockets)
         self._lanes: Lanes | None = None
-        self._poll: BusyPoll | None = None
-        self._scan: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
 
@@ -111,36 +108,16 @@ class RemotingServer:
 
     async def start(self) -> None:
         """Listen. Raises ConnectError if an address cannot be bound."""
-        if self.certificates is not None:
-            self._first_byte = FirstByteListener(self.certificates, accept=self._admit_to_loop)
         with ExitStack() as listening:
-            if self._lane_sinks:
-                self._start_lanes(listening)
-            else:
-                await self._start_loop(listening)
+            self._start_lanes(listening)
             self._listening = listening.pop_all()
         if self.certificates is not None:
+            self._front = TlsFront(self.certificates)
             self._following = BackgroundTask(
                 "following the certificate", self.certificates.keep_following, logger
             )
             self._following.start()
-        self._scan_later()
         self._look_later()
-
-    async def _start_loop(self, listening: ExitStack) -> None:
-        loop = asyncio.get_running_loop()
-        self._poll = BusyPoll(loop, self._limits.poll_s)
-        if self._first_byte is not None:
-            listening.callback(self._first_byte.close)
-        for name in self._names:
-            [each] = self._bind(name, 1)
-            if self._first_byte is not None:
-                self._first_byte.listen(each, name)
-            else:
-                server = await loop.create_server(
-                    partial(self._connection, name), sock=each, backlog=self._limits.backlog
-                )
-                listening.callback(server.close)
 
     def _bind(self, name: str, count: int) -> list[socket.socket]:
         """Sockets that listen at the address of a listener. Raises ConnectError."""
@@ -185,7 +162,8 @@ class RemotingServer:
             lanes,
             accept=self._admit,
             cut=self._cut,
-            hand_over=self._hand_over,
+            decrypt=self._decrypt,
+            name=self._lane_name,
             sink_entry=self._lane_entry,
         )
         self._lanes.start()
@@ -196,20 +174,14 @@ class RemotingServer:
         It calls `before_close` when the handlers have ended: responses that it sends then still
         reach their peers.
         """
-        if self._listening is None:
+        if self._listening is None or self._lanes is None:
             return
         listening, self._listening = self._listening, None
-        if self._lanes is None:
-            listening.close()
-        else:
-            self._lanes.stop_listening()
-            if self._first_byte is not None:
-                self._first_byte.close()
+        self._lanes.stop_listening()
         if self._following is not None:
             self._following.cancel()
-        for timer in (self._scan, self._look):
-            if timer is not None:
-                timer.cancel()
+        if self._look is not None:
+            self._look.cancel()
         try:
             async with asyncio.timeout(self._limits.stop_s):
                 await asyncio.gather(*(each.finish() for each in self.connections))
@@ -223,9 +195,10 @@ class RemotingServer:
                 connection.cancel()
                 connection.abort()
             await self._wait_closed()
-        if self._lanes is not None:
-            self._lanes.stop()
-            listening.close()
+        self._lanes.stop()
+        listening.close()
+        if self._front is not None:
+            await self._front.stop(self._limits.stop_s)
 
     async def lanes_passed(self) -> None:
         """Wait until no lane uses entries of shared tables that it looked up before this call."""
@@ -236,21 +209,10 @@ class RemotingServer:
         """The protocol of a new connection to the listener at this place; None: one too many."""
         return self._new_connection(self._names[listener]) if self.guard.admits() else None
 
-    def _admit_to_loop(self, listener: str) -> Connection | None:
-        if not self.guard.admits():
-            return None
-        connection = self._new_connection(listener)
-        self._read_by_loop.add(connection)
-        self.guard.expect_frame(connection)
-        return connection
-
-    def _hand_over(self, descriptor: int, listener: int) -> None:
-        """Serve the encrypted connection of a lane that cannot decrypt it."""
-        peer = socket.socket(fileno=descriptor)
-        if self._first_byte is None:
-            peer.close()
-        else:
-            self._first_byte.take_over(peer, self._names[listener])
+    def _decrypt(self, encrypted: int, plain: int, peer: str) -> None:
+        """Decrypt a connection for a lane that cannot."""
+        assert self._front is not None, "lanes look for TLS with certificates"
+        self._front.serve(encrypted, plain, peer)
 
     def _cut(self, protocol: FrameProtocol, kind: Kind, data: bytes, number: int) -> None:
         connection = cast(Connection, protocol)
@@ -265,18 +227,13 @@ class RemotingServer:
         else:
             self.guard.log_cut(connection, late=kind == Kind.CUT_LATE, held=number)
 
-    def _connection(self, listener: str) -> asyncio.BaseProtocol:
-        return self._admit_to_loop(listener) or _Refusal()
-
     def _new_connection(self, listener: str) -> Connection:
         connection = Connection(
-            self._dispatcher,
+            self._dispatchers[listener],
             self._sink,
-            self.guard.read_buffer,
             limits=self._limits.connection,
             on_open=self.guard.admits_from,
             on_close=self._closed,
-            poll=self._poll,
             note_kept=self.guard.note_kept,
         )
         connection.listener = listener
@@ -286,10 +243,7 @@ class RemotingServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._read_by_loop.discard(connection)
         self.guard.closed(connection)
-        if self._first_byte is not None:
-            self._first_byte.give_up(connection)
         if not self.connections:
             self._all_closed.set()
         if self._on_close is not None:
@@ -300,33 +254,9 @@ class RemotingServer:
             self._all_closed.clear()
             await self._all_closed.wait()
 
-    def _scan_later(self) -> None:
-        period = self._limits.idle_timeout_s / IDLE_SCANS
-        self._scan = asyncio.get_running_loop().call_later(period, self._close_idle)
-
     def _look_later(self) -> None:
         self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_around)
 
     def _look_around(self) -> None:
         self.guard.enforce_limits()
         self._look_later()
-
-    def _close_idle(self) -> None:
-        """One scan of all connections, instead of a timer that each arriving chunk resets."""
-        for connection in tuple(self._read_by_loop):
-            if connection.active:
-                connection.active = False
-                connection.idle_scans = 0
-                continue
-            connection.idle_scans += 1
-            if connection.idle_scans >= IDLE_SCANS:
-                logger.info("%r: idle too long: closing it", connection)
-                connection.abort()  # a peer that reads nothing must not delay the close
-        self._scan_later()
-
-
-class _Refusal(asyncio.Protocol):
-    """The protocol of a connection over the limit: it closes the connection at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()

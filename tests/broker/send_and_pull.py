@@ -59,7 +59,7 @@ class Bench:
         self.offsets = metadata.offsets
         self.consumers = ConsumerManager(BrokerConfig(), lambda *_: None)
         self.stats = BrokerStats(self.clock, lambda: self.store.queues)
-        self.group_commit = GroupCommit(self.store.log.backend, self.config.store)
+        self.group_commit = GroupCommit(self.config)
         self.pulls = PullMessageProcessor(
             config=self.config,
             metadata=metadata,

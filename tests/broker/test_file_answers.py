@@ -21,7 +21,7 @@ from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import CommandSink
 from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.transport.read_buffer import ReadBuffer
+from congreve.remoting.transport.read_buffer import read_buffer
 
 from .tool import local_config
 
@@ -35,8 +35,8 @@ def body_of(number: int) -> bytes:
     return b"%08d" % number * (BODY // 8)
 
 
-@pytest.fixture(params=[0, 1], ids=["loop", "lane"])
-def config(tmp_path: Path, request: pytest.FixtureRequest) -> BrokerConfig:
+@pytest.fixture
+def config(tmp_path: Path) -> BrokerConfig:
     """A broker whose store has one queue of neighbouring messages in several segments."""
     store = StoreConfig(
         root_dir=str(tmp_path / "store"),
@@ -50,7 +50,7 @@ def config(tmp_path: Path, request: pytest.FixtureRequest) -> BrokerConfig:
     with MessageStore(store, disk_use=lambda _: 0.5) as filled:
         for number in range(MESSAGES):
             filled.put(Record(topic="TBW102", body=body_of(number)))
-    return local_config(store=store, network_threads=request.param)
+    return local_config(store=store)
 
 
 def pull(offset: int, opaque: int = 0) -> RemotingCommand:
@@ -172,7 +172,7 @@ class Transport(asyncio.Transport):
 async def test_no_write_bypasses_encryption_or_waiting_data():
     encrypted, plain = (
         Connection(
-            *(Dispatcher({}, PeerLog()), CommandSink(), ReadBuffer()),
+            *(Dispatcher({}, PeerLog()), CommandSink(), read_buffer()),
             limits=ConnectionLimits(),
             on_close=lambda _: None,
         )

@@ -77,7 +77,7 @@ class TransactionBench:
             clock=self.clock,
         )
         self.transactions.load()
-        group_commit = GroupCommit(self.store.log.backend, self.config.store)
+        group_commit = GroupCommit(self.config)
         counts = TopicCounts()
         sends = SendMessageProcessor(
             config=self.config,

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from congreve.broker.broker import Broker
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
@@ -88,11 +86,10 @@ async def reads(tool: Tool, topic: str, queue_id: int) -> dict[int, RemotingComm
     return {code: await tool.ask(code, FIELDS | more | of_topic) for code, more in READS.items()}
 
 
-@pytest.mark.parametrize("threads", [0, 1])
 async def test_only_administrators_read_where_messages_of_others_are(
-    tmp_path: Path, threads: int
+    tmp_path: Path,
 ) -> None:
-    async with guarded(tmp_path, FILE, network_threads=threads) as (broker, tools):
+    async with guarded(tmp_path, FILE) as (broker, tools):
         admin, reader = tools.of("administrator"), tools.of("reader-of-all-but-one")
         records = await stored(broker, admin)
         assert not is_refused((await reads(reader, "another", 0))[11]), "it reads what is open"

@@ -17,13 +17,12 @@ from congreve.records.message.recall_handle import RecallHandle
 MINUTE_MS = 60_000
 
 
-@pytest.mark.parametrize("threads", [0, 1])
 async def test_a_timed_message_is_taken_back_by_the_handle_of_its_send(
-    tmp_path: Path, threads: int
+    tmp_path: Path,
 ) -> None:
     due_ms = int(time.time() * 1000) + 10 * MINUTE_MS
     async with (
-        congreve.serve(tmp_path, networkThreads=threads, flushDiskType="SYNC_FLUSH") as node,
+        congreve.serve(tmp_path, flushDiskType="SYNC_FLUSH") as node,
         Producer(node.address, group="p") as producer,
         AdminClient(node.address) as admin,
     ):

@@ -99,7 +99,7 @@ async def unconfirmed(
         waiting.cancel()
 
 
-@pytest.mark.parametrize("threads", ["0", "2"])
+@pytest.mark.parametrize("threads", ["1", "2"])
 async def test_readers_of_a_master_see_what_is_confirmed(
     tmp_path: Path, etcd: Etcd, link: Link, threads: str
 ) -> None:

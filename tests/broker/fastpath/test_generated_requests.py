@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -239,9 +238,9 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @contextmanager
-def both_ports(root: Path, lanes: int = 0) -> Iterator[tuple[Run, BothPorts]]:
+def both_ports(root: Path) -> Iterator[tuple[Run, BothPorts]]:
     """A broker with a stopped clock, on its own loop; `run` runs a coroutine there."""
-    config = config_of(root, lanes=lanes)
+    config = config_of(root)
     config.store.message_delay_level = "10m 20m 30m 1h"
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -270,9 +269,8 @@ encodings = st.sampled_from(list(SerializeType))
 VIP_PORTS = (True, False, False)
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: Path) -> None:
-    with both_ports(tmp_path, lanes) as (run, ports):
+def test_generated_sends_are_stored_and_answered_the_same(tmp_path: Path) -> None:
+    with both_ports(tmp_path) as (run, ports):
         asked = 0
 
         @settings(max_examples=EXAMPLES)
@@ -292,9 +290,8 @@ def test_generated_sends_are_stored_and_answered_the_same(lanes: int, tmp_path: 
         assert stored > asked / 5, "compiled code got too few requests"
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_generated_pulls_are_answered_the_same(lanes: int, tmp_path: Path) -> None:
-    with both_ports(tmp_path, lanes) as (run, ports):
+def test_generated_pulls_are_answered_the_same(tmp_path: Path) -> None:
+    with both_ports(tmp_path) as (run, ports):
         for number in range(6):
             for queue in "01":
                 fields = SHORT | {"e": queue, "i": f"TAGS\x01{'a' if number % 2 else 'true'}"}
@@ -321,12 +318,11 @@ def test_generated_pulls_are_answered_the_same(lanes: int, tmp_path: Path) -> No
         assert all(answered > groups_made / 5 for answered in by_lanes), by_lanes
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
 def test_generated_transactions_are_stored_and_answered_the_same(
-    lanes: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     sent = {"i": "TRAN_MSG\x01true\x02PGROUP\x01P", "f": "4"}
-    with both_ports(tmp_path, lanes) as (run, ports):
+    with both_ports(tmp_path) as (run, ports):
 
         async def both(
             more: str, change: dict[str, str], encoding: SerializeType, vip: bool

@@ -286,14 +286,13 @@ def test_pulls_in_lanes_are_correct_while_topics_are_created_and_deleted(
         assert sum(lane.pulls.answered for lane in broker._paths.lanes) > 0
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_a_large_chunk_is_appended_in_pieces(lanes: int, tmp_path: Path) -> None:
+def test_a_large_chunk_is_appended_in_pieces(tmp_path: Path) -> None:
     """Other threads may append between two pieces of the bytes that arrived meanwhile."""
     piece, sends, frame = 64 * 1024, 1600, 400
-    with running(config_of(tmp_path, lanes=lanes)) as (broker, _):
+    with running(config_of(tmp_path)) as (broker, _):
         create(broker, "T")
         assert broker._paths is not None
-        path = broker._paths.lanes[0].path if lanes else broker._paths.fast_path
+        path = broker._paths.lanes[0].path
         fields = SHORT | {"b": "T", "e": "0", "i": "WAIT\x01true"}
         with Wire(broker.address) as wire:
             send(wire, "T", 0, b"first")

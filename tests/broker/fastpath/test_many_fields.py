@@ -30,9 +30,8 @@ def test_a_header_is_read_up_to_its_limit(form: SerializeType) -> None:
         RemotingCommand.decode(with_fields(MANY, form))
 
 
-@pytest.mark.parametrize("threads", [0, 1])
-async def test_a_frame_of_many_fields_ends_its_own_connection(threads: int, tmp_path: Path) -> None:
-    async with running(config_of(tmp_path, network_threads=threads)) as (tool, broker):
+async def test_a_frame_of_many_fields_ends_its_own_connection(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as (tool, broker):
         await tool.create_topic("T")
         for form in FORMS:
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
@@ -42,10 +41,9 @@ async def test_a_frame_of_many_fields_ends_its_own_connection(threads: int, tmp_
             assert (await tool.send("T")).code == 0
 
 
-@pytest.mark.parametrize("threads", [0, 1])
-async def test_a_message_of_many_properties_is_refused(threads: int, tmp_path: Path) -> None:
+async def test_a_message_of_many_properties_is_refused(tmp_path: Path) -> None:
     properties = "\x02".join(f"k{i}\x01v" for i in range(MANY))
-    async with running(config_of(tmp_path, network_threads=threads)) as (tool, _):
+    async with running(config_of(tmp_path)) as (tool, _):
         await tool.create_topic("T")
         answer = await tool.ask(310, SEND | {"i": properties})
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL

@@ -106,11 +106,10 @@ async def test_a_broker_logs_slow_requests_if_configured(tmp_path, caplog):
     assert any("GET_ALL_TOPIC_CONFIG" in line for line in lines_of(caplog))
 
 
-@pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-async def test_a_broker_logs_what_compiled_code_served_slowly(tmp_path, caplog, threads, flush):
+async def test_a_broker_logs_what_compiled_code_served_slowly(tmp_path, caplog, flush):
     caplog.set_level(logging.WARNING)
-    settings = {"slowRequestMillis": 3_600_000, "networkThreads": threads, "flushDiskType": flush}
+    settings = {"slowRequestMillis": 3_600_000, "flushDiskType": flush}
     async with congreve.serve(tmp_path, **settings) as node:
         for times in node.broker._paths.put_times:
             times.slow_ns = 0

@@ -4,8 +4,6 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 import congreve
 from congreve.base.steps import at_once
 from congreve.broker.config import BrokerConfig
@@ -80,11 +78,8 @@ def requests(series: Series, code: str, *, waited: bool = False, answered: str =
     return int(of(series, "rocketmq_rpc_latency_count", response_code=answered, **labels))
 
 
-@pytest.mark.parametrize("threads", [0, 1])
-async def test_what_is_sent_and_ended_is_counted(tmp_path: Path, threads: int) -> None:
-    async with congreve.serve(
-        tmp_path, metricsPort=0, networkThreads=threads, flushDiskType="SYNC_FLUSH"
-    ) as node:
+async def test_what_is_sent_and_ended_is_counted(tmp_path: Path) -> None:
+    async with congreve.serve(tmp_path, metricsPort=0, flushDiskType="SYNC_FLUSH") as node:
         await produce(node.address)
         await read(node.address)
         series = await scrape(node.broker.config.metrics_port)

@@ -61,12 +61,11 @@ async def make_again(tool: Tool, before: int, after: int) -> None:
         await tool.send("T")
 
 
-@pytest.mark.parametrize("threads", [0, 1])
 @pytest.mark.parametrize("after", [0, 1, 4, 5, 9])
 async def test_a_pull_of_the_deleted_topic_moves_to_the_first_message(
-    tmp_path: Path, after: int, threads: int
+    tmp_path: Path, after: int
 ) -> None:
-    config = config_of(tmp_path, network_threads=threads)
+    config = config_of(tmp_path)
     async with running(config) as (tool, _):
         await make_again(tool, 5, after)
         for _ in range(2):  # the answer may be lost

@@ -1,4 +1,4 @@
-"""Quotas of a running broker: sends and pulls over lanes and over the event loop."""
+"""Quotas of a running broker: sends and pulls."""
 
 from __future__ import annotations
 
@@ -39,17 +39,15 @@ REST_S = 0.02
 """How long a refused connection is not read."""
 IN_FLIGHT = 32
 
-lanes_and_loop = pytest.mark.parametrize("threads", [0, 1])
-
 
 @asynccontextmanager
 async def broker_with(
-    folder: Path, threads: int, *quotas: Quota, **settings: object
+    folder: Path, *quotas: Quota, **settings: object
 ) -> AsyncIterator[tuple[Broker, Tool]]:
     """A broker with these quotas, and a tool."""
     for quota in quotas:
         QuotaFile(str(folder)).set(quota)
-    settings = {"acl_folder": str(folder), "network_threads": threads, **settings}
+    settings = {"acl_folder": str(folder), **settings}
     async with Broker(config_of(folder / "store", **settings)) as broker:
         client = RemotingClient()
         tool = Tool(broker.address, client)
@@ -66,10 +64,9 @@ async def send_many(tool: Tool, topic: str, count: int) -> Counter[int]:
     return Counter([(await tool.send(topic, b"x" * 100)).code for _ in range(count)])
 
 
-@lanes_and_loop
-async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) -> None:
+async def test_sends_beyond_the_quota_are_refused(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(send_messages=5))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         begin = time.monotonic()
         codes = await send_many(tool, "T", 30)
         seconds = time.monotonic() - begin
@@ -84,17 +81,16 @@ async def test_sends_beyond_the_quota_are_refused(threads: int, tmp_path: Path) 
 
 async def test_refused_connections_are_read_again_after_a_pause(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(send_messages=1))
-    async with broker_with(tmp_path, 1, quota) as (_, tool):
+    async with broker_with(tmp_path, quota) as (_, tool):
         tasks = [tool.send(topic) for topic in ("T", "U") * 30]
         codes = Counter(answer.code for answer in await asyncio.gather(*tasks))
         assert codes[0] >= 31
         assert codes[0] + codes[BUSY] == 60
 
 
-@lanes_and_loop
-async def test_handlers_have_the_same_quotas(threads: int, tmp_path: Path) -> None:
+async def test_handlers_have_the_same_quotas(tmp_path: Path) -> None:
     quota = Quota(Kind.GROUP, "P", Limits(send_bytes=100))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         # The topic does not exist yet: its first send is for a handler.
         assert (await tool.send("new", b"x" * 1000)).code == 0
         assert (await tool.send("newer")).code == BUSY
@@ -102,10 +98,9 @@ async def test_handlers_have_the_same_quotas(threads: int, tmp_path: Path) -> No
         assert (await tool.send("T")).code == BUSY
 
 
-@lanes_and_loop
-async def test_a_pull_waits_until_its_quota_has_room(threads: int, tmp_path: Path) -> None:
+async def test_a_pull_waits_until_its_quota_has_room(tmp_path: Path) -> None:
     quota = Quota(Kind.GROUP, "G", Limits(pull_messages=32))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         for number in range(32):
             assert (await tool.send("T", b"%d" % number)).code == 0
@@ -118,10 +113,9 @@ async def test_a_pull_waits_until_its_quota_has_room(threads: int, tmp_path: Pat
         assert broker._quotas.limited()[Kind.GROUP, 2] > 0
 
 
-@lanes_and_loop
-async def test_a_pull_that_may_not_wait_is_refused(threads: int, tmp_path: Path) -> None:
+async def test_a_pull_that_may_not_wait_is_refused(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(pull_bytes=1))
-    async with broker_with(tmp_path, threads, quota) as (_, tool):
+    async with broker_with(tmp_path, quota) as (_, tool):
         await tool.heart_beat("G", "T")
         assert (await tool.send("T")).code == 0
         answers = [await tool.ask(11, NO_WAIT) for _ in range(3)]
@@ -134,7 +128,7 @@ async def test_a_pull_that_may_not_wait_is_refused(threads: int, tmp_path: Path)
 
 async def test_a_postponed_pull_commits_its_offset(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(pull_messages=1))
-    async with broker_with(tmp_path, 0, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         for _ in range(2):
             assert (await tool.send("T")).code == 0
@@ -144,10 +138,9 @@ async def test_a_postponed_pull_commits_its_offset(tmp_path: Path) -> None:
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 1
 
 
-@lanes_and_loop
-async def test_pulls_that_wait_have_a_quota(threads: int, tmp_path: Path) -> None:
+async def test_pulls_that_wait_have_a_quota(tmp_path: Path) -> None:
     quota = Quota(Kind.GROUP, "G", Limits(held_pulls=2))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         assert (await tool.send("T")).code == 0
         assert (await tool.ask(11, NO_WAIT)).code == 0  # the lane has a validated pull of G
@@ -169,34 +162,28 @@ async def test_pulls_that_wait_have_a_quota(threads: int, tmp_path: Path) -> Non
 
 
 async def test_pulls_of_a_closed_connection_leave_their_places(tmp_path: Path) -> None:
-    for threads in (0, 1):
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        quota = Quota(Kind.ADDRESS, "127.0.0.1", Limits(held_pulls=1))
-        async with broker_with(folder, threads, quota) as (broker, tool):
-            await tool.heart_beat("G", "T")
-            assert (await tool.send("T")).code == 0
-            later = LONG_POLL | {"queueOffset": "1"}
-            gone = Tool(broker.address, RemotingClient())
-            pull = asyncio.ensure_future(gone.ask(11, later))
-            assert broker._paths is not None
-            while not broker._paths.waiting()[1]:
-                await asyncio.sleep(0.01)
-            assert (await tool.ask(11, later)).code == 215
-            await gone.client.close()
-            await asyncio.gather(pull, return_exceptions=True)
-            while broker._paths.waiting()[1]:
-                await asyncio.sleep(0.01)
-            short = later | {"suspendTimeoutMillis": "50"}
-            assert (await tool.ask(11, short)).code == 19
+    quota = Quota(Kind.ADDRESS, "127.0.0.1", Limits(held_pulls=1))
+    async with broker_with(tmp_path, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        assert (await tool.send("T")).code == 0
+        later = LONG_POLL | {"queueOffset": "1"}
+        gone = Tool(broker.address, RemotingClient())
+        pull = asyncio.ensure_future(gone.ask(11, later))
+        assert broker._paths is not None
+        while not broker._paths.waiting()[1]:
+            await asyncio.sleep(0.01)
+        assert (await tool.ask(11, later)).code == 215
+        await gone.client.close()
+        await asyncio.gather(pull, return_exceptions=True)
+        while broker._paths.waiting()[1]:
+            await asyncio.sleep(0.01)
+        short = later | {"suspendTimeoutMillis": "50"}
+        assert (await tool.ask(11, short)).code == 19
 
 
-@lanes_and_loop
-async def test_messages_sent_back_have_the_quota_of_their_group(
-    threads: int, tmp_path: Path
-) -> None:
+async def test_messages_sent_back_have_the_quota_of_their_group(tmp_path: Path) -> None:
     quota = Quota(Kind.GROUP, "G", Limits(send_bytes=1000))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         offset = broker.store.log.max_offset
         assert (await tool.send("T", b"x" * 5000)).code == 0
@@ -206,11 +193,8 @@ async def test_messages_sent_back_have_the_quota_of_their_group(
         assert (await tool.ask(36, back | {"offset": "x"})).code == BUSY
 
 
-@lanes_and_loop
-async def test_ends_of_transactions_are_charged_and_not_refused(
-    threads: int, tmp_path: Path
-) -> None:
-    async with broker_with(tmp_path, threads) as (broker, tool):
+async def test_ends_of_transactions_are_charged_and_not_refused(tmp_path: Path) -> None:
+    async with broker_with(tmp_path) as (broker, tool):
         for _ in range(12):
             answer = await tool.send_half("T")
             assert answer.code == 0, answer.remark
@@ -232,23 +216,19 @@ async def test_accounts_have_quotas_when_requests_are_signed(tmp_path: Path) -> 
     conf = tmp_path / "conf"
     conf.mkdir()
     QuotaFile(str(conf)).set(Quota(Kind.ACCOUNT, "both-of-T", Limits(send_messages=3)))
-    for threads in (0, 1):
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        (folder / "conf").symlink_to(conf)
-        async with guarded(folder, network_threads=threads) as (_, tools):
-            await tools.of("administrator").create_topic("T")
-            begin = time.monotonic()
-            codes = await send_many(tools.of("both-of-T"), "T", 20)
-            assert 3 <= codes[0] <= 3 + 3 * (time.monotonic() - begin) + 1
-            assert (await send_many(tools.of("pub-of-T"), "T", 20))[0] == 20
-            # A wrong signature is refused before it is charged.
-            wrong = await tools.of("pub-of-T", SECRET + "x").send("T")
-            assert wrong.code == 1
+    async with guarded(tmp_path) as (_, tools):
+        await tools.of("administrator").create_topic("T")
+        begin = time.monotonic()
+        codes = await send_many(tools.of("both-of-T"), "T", 20)
+        assert 3 <= codes[0] <= 3 + 3 * (time.monotonic() - begin) + 1
+        assert (await send_many(tools.of("pub-of-T"), "T", 20))[0] == 20
+        # A wrong signature is refused before it is charged.
+        wrong = await tools.of("pub-of-T", SECRET + "x").send("T")
+        assert wrong.code == 1
 
 
 async def test_a_changed_file_takes_effect(tmp_path: Path) -> None:
-    async with broker_with(tmp_path, 1) as (broker, tool):
+    async with broker_with(tmp_path) as (broker, tool):
         file = QuotaFile(str(tmp_path))
         file.set(Quota(Kind.TOPIC, EVERY_NAME, Limits(send_messages=1)))
         await broker._quotas.follow()
@@ -265,7 +245,7 @@ async def test_a_changed_file_takes_effect(tmp_path: Path) -> None:
 
 
 async def test_defaults_of_broker_conf_change_over_the_network(tmp_path: Path) -> None:
-    async with broker_with(tmp_path, 1) as (_, tool):
+    async with broker_with(tmp_path) as (_, tool):
 
         async def set_default(text: str) -> RemotingCommand:
             return await tool.ask(25, body=f"defaultTopicQuota={text}".encode())
@@ -291,7 +271,7 @@ def test_a_file_that_cannot_be_used_is_an_error(text: str, tmp_path: Path) -> No
 
 async def test_heartbeats_have_a_quota(tmp_path: Path) -> None:
     quota = Quota(Kind.ADDRESS, "127.0.0.1", Limits(heartbeats=2))
-    async with broker_with(tmp_path, 1, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         begin = time.monotonic()
         codes = Counter([(await tool.heart_beat("G", "T")).code for _ in range(8)])
         assert 2 <= codes[0] <= 2 + 2 * (time.monotonic() - begin) + 1
@@ -302,7 +282,7 @@ async def test_heartbeats_have_a_quota(tmp_path: Path) -> None:
 
 async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
     quota = Quota(Kind.TOPIC, "T", Limits(send_bytes=1))
-    async with broker_with(tmp_path, 1, quota, metrics_port=0) as (broker, tool):
+    async with broker_with(tmp_path, quota, metrics_port=0) as (broker, tool):
         assert [(await tool.send("T", b"x" * 1000)).code for _ in range(3)] == [0, 2, 2]
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.config.metrics_port)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -313,11 +293,10 @@ async def test_metrics_count_what_a_quota_limits(tmp_path: Path) -> None:
         assert named in text
 
 
-@lanes_and_loop
-async def test_refused_senders_delay_others_little(threads: int, tmp_path: Path) -> None:
+async def test_refused_senders_delay_others_little(tmp_path: Path) -> None:
     """A flood beyond its quota is read once in REST_S, however fast its client sends again."""
     quota = Quota(Kind.TOPIC, "T", Limits(send_messages=10))
-    async with broker_with(tmp_path, threads, quota) as (broker, tool):
+    async with broker_with(tmp_path, quota) as (broker, tool):
         flood = Tool(broker.address, RemotingClient())
         codes: Counter[int] = Counter()
         begin = time.monotonic()

@@ -42,9 +42,8 @@ async def send(producer: Producer, count: int, **fields: object) -> set[SendStat
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-@pytest.mark.parametrize("lanes", ["0", "1"])
-async def test_sends_wait_for_the_slave(tmp_path: Path, flush: str, lanes: str) -> None:
-    settings = {"flushDiskType": flush, "networkThreads": lanes}
+async def test_sends_wait_for_the_slave(tmp_path: Path, flush: str) -> None:
+    settings = {"flushDiskType": flush}
     async with running_pair(tmp_path, master={**SYNC, **settings}, slave=settings) as pair:
         await eventually(follows(pair))
         async with Producer(pair.name_server.address, group="p") as producer:
@@ -58,11 +57,10 @@ async def test_sends_wait_for_the_slave(tmp_path: Path, flush: str, lanes: str) 
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-@pytest.mark.parametrize("lanes", ["0", "1"])
 async def test_sends_without_a_slave_are_stored_and_answered_with_slave_not_available(
-    tmp_path: Path, flush: str, lanes: str
+    tmp_path: Path, flush: str
 ) -> None:
-    settings = {**SYNC, "flushDiskType": flush, "networkThreads": lanes}
+    settings = {**SYNC, "flushDiskType": flush}
     async with (
         running_pair(tmp_path, with_slave=False, master=settings) as pair,
         Producer(pair.name_server.address, group="p") as producer,
@@ -74,11 +72,8 @@ async def test_sends_without_a_slave_are_stored_and_answered_with_slave_not_avai
             await eventually(lambda: store.backend.durable_offset == store.log.max_offset)
 
 
-@pytest.mark.parametrize("lanes", ["0", "1"])
-async def test_a_slave_that_confirms_no_byte_causes_a_flush_timeout(
-    tmp_path: Path, lanes: str
-) -> None:
-    settings = {**SYNC, "networkThreads": lanes, "slaveTimeout": "300"}
+async def test_a_slave_that_confirms_no_byte_causes_a_flush_timeout(tmp_path: Path) -> None:
+    settings = {**SYNC, "slaveTimeout": "300"}
     async with (
         running_pair(tmp_path, with_slave=False, master=settings) as pair,
         Producer(pair.name_server.address, group="p") as producer,

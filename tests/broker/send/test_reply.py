@@ -54,7 +54,7 @@ class Bench:
             metadata=Metadata(self.config, clock, Pieces()),
             clients=self.clients,
             store=self.store,
-            group_commit=GroupCommit(self.store.log.backend, self.config.store),
+            group_commit=GroupCommit(self.config),
             clock=clock,
         )
 

@@ -10,7 +10,6 @@ from harness.certificates import Authority
 from harness.eventually import eventually
 from parsers.measure import allocated
 
-from congreve.remoting.lanes.lane import LaneSink
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.tls.certificates import ServerCertificates, client_context
 from congreve.remoting.tls.settings import ClientTls, ServerTls
@@ -37,9 +36,8 @@ def beginning(context: ssl.SSLContext) -> bytes:
     return written.read()
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
 async def test_handshakes_that_do_not_end_are_cut_and_leave_no_memory(
-    lanes: int, tmp_path: Path, quick: bool
+    tmp_path: Path, quick: bool
 ) -> None:
     rounds = 4 if quick else 10
     authority = Authority(tmp_path)
@@ -48,9 +46,7 @@ async def test_handshakes_that_do_not_end_are_cut_and_leave_no_memory(
         ServerTls(cert_path=str(certificate), key_path=str(key), handshake_timeout_s=0.3)
     )
     context = client_context(ClientTls(trust_cert_path=str(authority.path), check_host_name=True))
-    server = RemotingServer(
-        {ECHO: echo}, lane_sinks=[LaneSink() for _ in range(lanes)], certificates=certificates
-    )
+    server = RemotingServer({ECHO: echo}, certificates=certificates)
     await server.start()
     client = RemotingClient(timeout_s=30, connect_timeout_s=30, ssl=context)
     address, command = f"127.0.0.1:{server.port}", RemotingCommand(code=ECHO, body=b"x")

@@ -7,7 +7,6 @@ import shutil
 import ssl
 from pathlib import Path
 
-import pytest
 from harness.certificates import Authority
 from harness.eventually import eventually
 
@@ -28,8 +27,7 @@ def trusting(*authorities: Authority) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-async def test_no_send_fails_and_no_connection_is_lost(tmp_path: Path, lanes: int) -> None:
+async def test_no_send_fails_and_no_connection_is_lost(tmp_path: Path) -> None:
     old, new, third = (Authority(tmp_path / name, name) for name in ("old", "new", "third"))
     certificate, key = old.issue("server")
     new_certificate, new_key = new.issue("server")
@@ -45,7 +43,6 @@ async def test_no_send_fails_and_no_connection_is_lost(tmp_path: Path, lanes: in
                     "listenPort": "0",
                     "haListenPort": "-1",
                     "flushDiskType": "ASYNC_FLUSH",
-                    "networkThreads": str(lanes),
                     "namesrvAddr": names.address,
                     "tlsServerCertPath": str(certificate),
                     "tlsServerKeyPath": str(key),

@@ -21,7 +21,6 @@ from congreve.remoting.transport.client import RemotingClient
 from ..fastpath.test_fastpath import CREATE, SHORT, Ports, config_of
 from ..fastpath.test_lanes import create, running
 
-LANES = pytest.mark.parametrize("lanes", [0, 1])
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 PLAIN = "UNIQ_KEY\x01u\x02TAGS\x01a\x02WAIT\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01P"
 HALVES = {
@@ -125,13 +124,12 @@ def comparable(answer: RemotingCommand) -> tuple[object, ...]:
     return answer.code, re.sub(r"\d+", "N", answer.remark or ""), fields
 
 
-@LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_compiled_code_and_python_store_equal_half_messages(
-    flush: str, serialize_type: SerializeType, lanes: int, tmp_path: Path
+    flush: str, serialize_type: SerializeType, tmp_path: Path
 ) -> None:
-    async with Broker(config_of(tmp_path, flush, lanes)) as broker:
+    async with Broker(config_of(tmp_path, flush)) as broker:
         ports, client = await opened(broker)
         for name, properties in HALVES.items():
             body = b"" if "empty" in name else b"body"
@@ -146,12 +144,11 @@ async def test_compiled_code_and_python_store_equal_half_messages(
         await client.close()
 
 
-@LANES
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 async def test_compiled_code_and_python_end_transactions_alike(
-    serialize_type: SerializeType, lanes: int, tmp_path: Path
+    serialize_type: SerializeType, tmp_path: Path
 ) -> None:
-    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
+    async with Broker(config_of(tmp_path)) as broker:
         ports, client = await opened(broker)
         for name, changed in ENDS.items():
             outcomes = []
@@ -168,11 +165,8 @@ async def test_compiled_code_and_python_end_transactions_alike(
         await client.close()
 
 
-@LANES
-async def test_python_handles_commits_of_delayed_and_copied_half_messages(
-    lanes: int, tmp_path: Path
-) -> None:
-    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
+async def test_python_handles_commits_of_delayed_and_copied_half_messages(tmp_path: Path) -> None:
+    async with Broker(config_of(tmp_path)) as broker:
         ports, client = await opened(broker)
         for more in ("\x02DELAY\x012", "\x02TRANSACTION_CHECK_TIMES\x013"):
             half = await ports.half(PLAIN + more)
@@ -183,10 +177,9 @@ async def test_python_handles_commits_of_delayed_and_copied_half_messages(
         await client.close()
 
 
-@LANES
-async def test_transactions_cross_segments_and_queue_files(lanes: int, tmp_path: Path) -> None:
+async def test_transactions_cross_segments_and_queue_files(tmp_path: Path) -> None:
     """Small files, so that final messages and op records cross every file boundary."""
-    config = config_of(tmp_path, lanes=lanes)
+    config = config_of(tmp_path)
     config.store.mapped_file_size_commit_log = 16 << 10
     config.store.mapped_file_size_consume_queue = 20 * 10
     async with Broker(config) as broker:
@@ -203,11 +196,8 @@ async def test_transactions_cross_segments_and_queue_files(lanes: int, tmp_path:
         await client.close()
 
 
-@LANES
-async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(
-    lanes: int, tmp_path: Path
-) -> None:
-    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
+async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(tmp_path: Path) -> None:
+    async with Broker(config_of(tmp_path)) as broker:
         ports, client = await opened(broker)
         half = await ports.half()
         await ports.ask(25, {}, b"rejectTransactionMessage=true")
@@ -218,11 +208,10 @@ async def test_a_setting_that_refuses_half_messages_takes_effect_at_once(
         await client.close()
 
 
-@LANES
 async def test_compiled_code_handles_ordinary_transactions_alone(
-    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Broker(config_of(tmp_path, lanes=lanes)) as broker:
+    async with Broker(config_of(tmp_path)) as broker:
         ports, client = await opened(broker)
         # A lane finds the queues after its first request.
         assert (await ports.end(await ports.half())).code == 0

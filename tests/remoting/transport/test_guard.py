@@ -14,7 +14,6 @@ import uvloop
 from harness.slowness import limit_s
 
 from congreve.base.limited_log import LimitedLog
-from congreve.remoting.lanes.lane import LaneSink
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import ConnectionLimits
 from congreve.remoting.transport.guard import ConnectionGuard, SharedLimits, most_connections
@@ -24,13 +23,9 @@ ECHO, LARGE = 1, 2
 MIB = 1 << 20
 
 
-LANES = {"number": 0}
-
-
-@pytest.fixture(params=["asyncio", "uvloop", "lane"])
-def run(request, monkeypatch):
-    """Runs a scenario; servers use the event loop of that name, or a lane beside uvloop."""
-    monkeypatch.setitem(LANES, "number", int(request.param == "lane"))
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    """Runs a scenario on the event loop of that name."""
     factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
 
     def runner(coroutine):
@@ -56,8 +51,7 @@ HANDLERS = {
 
 @contextlib.asynccontextmanager
 async def serving(guard=None, **settings):
-    sinks = [LaneSink() for _ in range(LANES["number"])]
-    server = RemotingServer(HANDLERS, guard=guard, lane_sinks=sinks, **settings)
+    server = RemotingServer(HANDLERS, guard=guard, **settings)
     await server.start()
     try:
         yield server
@@ -214,16 +208,14 @@ def test_unfinished_frames_are_bounded_and_the_largest_is_closed(run, caplog):
             for peer in peers:
                 with contextlib.suppress(ConnectionError):
                     await peer.send(beginning(8 * MIB, MIB))
-                assert guard.read_buffer.stashed <= 4 * MIB + MIB
                 assert (await good.ask(body=b"served")).body == b"served"
             await until(lambda: guard.counts()["cutUnfinishedFrames"] >= 9)
-            assert guard.read_buffer.stashed <= 4 * MIB
+            await until(lambda: guard.counts()["unfinishedFrameBytes"] <= 4 * MIB)
             await small.send(request(ECHO, bytes(1000))[500:])
             assert (await small.answer()).body == bytes(1000)
             for peer in peers:
                 peer.socket.close()
-            await until(lambda: guard.read_buffer.stashed == 0)
-            assert not guard.read_buffer.stashes
+            await until(lambda: guard.counts()["unfinishedFrameBytes"] == 0)
 
     run(scenario())
     assert len(caplog.records) == 1
@@ -243,78 +235,6 @@ def test_a_declared_length_allocates_no_memory_before_its_bytes_arrive(run):
         return server.guard.counts()["unfinishedFrameBytes"]
 
     run(scenario())
-
-
-def test_an_incomplete_frame_is_closed_in_time_and_a_slow_one_is_served(run):
-    if LANES["number"]:
-        pytest.skip("a lane has the system's clock: tests/remoting/lanes")
-
-    async def scenario():
-        clock = Clock()
-        guard = ConnectionGuard(SharedLimits(frame_timeout_s=30), clock=clock)
-        async with (
-            serving(guard) as server,
-            Peer(server) as stuck,
-            Peer(server) as slow,
-            Peer(server) as busy,
-        ):
-            await stuck.send(beginning(1000, 10))
-            frame = request(ECHO, bytes(4 * MIB))
-            for at in range(0, len(frame), MIB // 2):  # ten seconds each: 51 KiB/s
-                await slow.send(frame[at : at + MIB // 2])
-                await busy.send(request(ECHO) + request(ECHO)[:20])
-                await busy.answer()
-                await asyncio.sleep(0.02)
-                clock.now += 10
-                guard.enforce_limits()
-                await busy.send(request(ECHO)[20:])
-                await busy.answer()
-            assert len((await slow.answer()).body) == 4 * MIB
-            assert await stuck.is_cut()
-            assert guard.counts()["cutUnfinishedFrames"] == 1
-            await slow.send(frame[:MIB])
-            await asyncio.sleep(0.02)
-            clock.now += 30 + MIB / 32768 + 1
-            guard.enforce_limits()
-            assert await slow.is_cut()
-
-    run(scenario())
-
-
-def test_a_connection_without_requests_is_closed_and_others_are_served(run, caplog):
-    if LANES["number"]:
-        pytest.skip("a lane has the system's clock: tests/remoting/lanes")
-
-    async def scenario():
-        clock = Clock()
-        guard = ConnectionGuard(SharedLimits(first_frame_timeout_s=20), clock=clock)
-        async with (
-            serving(guard) as server,
-            Peer(server) as silent,
-            Peer(server) as slow,
-            Peer(server) as asked,
-        ):
-            await asked.ask()
-            await slow.send(beginning(MIB, 256 * 1024))  # eight seconds more
-            await until(lambda: guard.counts()["unfinishedFrameBytes"])
-            await until(lambda: len(server.connections) == 3)
-            clock.now += 21
-            guard.enforce_limits()
-            assert await silent.is_cut()
-            assert (await asked.ask(body=b"served")).body == b"served"
-            assert guard.counts()["cutSilentConnections"] == 1
-            clock.now += 8
-            guard.enforce_limits()
-            assert await slow.is_cut()
-            assert guard.counts()["cutSilentConnections"] == 2
-            clock.now += 100
-            guard.enforce_limits()
-            assert (await asked.ask()).code == 0
-
-    run(scenario())
-    assert [each.getMessage().partition(": ")[2] for each in caplog.records] == [
-        "no request came in time: closing it"
-    ]
 
 
 def test_a_large_frame_that_arrives_byte_by_byte_is_not_copied_for_each(run):

@@ -16,15 +16,15 @@ from congreve.remoting.messages.headers import QueueRequestHeader
 from congreve.remoting.transport.connection import ConnectionLimits
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
-LANES = {"number": 0}
+LANES = {"number": 1}
 ECHO, ECHO_LATER, FAIL, NO_ANSWER, READ_HEADER = 1, 2, 3, 4, 5
 
 
-@pytest.fixture(params=["asyncio", "uvloop", "lane", "two lanes"])
+@pytest.fixture(params=["asyncio", "uvloop", "two lanes"])
 def run(request, monkeypatch):
-    """Runs a scenario; servers use the event loop of that name, or lanes beside uvloop."""
+    """Runs a scenario on the event loop of that name, or with two lanes beside uvloop."""
     factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-    monkeypatch.setitem(LANES, "number", {"lane": 1, "two lanes": 2}.get(request.param, 0))
+    monkeypatch.setitem(LANES, "number", 1 + (request.param == "two lanes"))
 
     def runner(coroutine):
         with asyncio.Runner(loop_factory=factory) as loop:
@@ -410,7 +410,7 @@ def test_handlers_may_answer_during_a_stop(run):
 
 @pytest.mark.parametrize("turns", range(6))
 def test_a_new_connection_does_not_delay_a_stop(turns):
-    """asyncio gives no transport to a connection that it accepted when its server closed."""
+    """A lane may accept it when the event loop has closed all others."""
 
     async def scenario():
         server = RemotingServer(HANDLERS)
