@@ -23,7 +23,7 @@ from congreve.remoting.transport.frame_reader import CommandSink
 from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import read_buffer
 
-from .tool import local_config
+from ..tool import local_config
 
 MESSAGES = 4_000
 BATCH = 256

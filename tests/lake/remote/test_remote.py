@@ -18,7 +18,7 @@ from congreve.lake.export import Exporter
 from congreve.lake.table import TopicTable, open_catalog
 from congreve.lake.upkeep import Upkeep, UpkeepRules
 
-from . import stores
+from .. import stores
 from .rest_catalog import RestCatalog, served
 
 BUCKET = "s3://lake/warehouse"

@@ -18,7 +18,7 @@ from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-from .tool import PULL_FIELDS, TOPIC_FIELDS, local_config
+from ..tool import PULL_FIELDS, TOPIC_FIELDS, local_config
 
 MESSAGES = 20_000
 ENTRY = 20  # bytes

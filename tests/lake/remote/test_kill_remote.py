@@ -22,7 +22,8 @@ from congreve.lake.errors import TableError
 from congreve.lake.export import Exporter
 from congreve.lake.table import TopicTable, open_catalog
 
-from . import rest_catalog, stores
+from .. import stores
+from . import rest_catalog
 
 ROUNDS_SHARE = 50  # of --kill-rounds
 QUEUES = 3
