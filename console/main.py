@@ -39,16 +39,28 @@ SECTIONS = {
         "find": ("congreve.console.cluster.find:find", "Find messages by key, id or time."),
         "topic": (
             "congreve.console.cluster.topic:topic",
-            "List, create, delete and inspect topics.",
+            "List, create, delete, inspect and lock topics.",
         ),
         "group": (
             "congreve.console.cluster.group:group",
-            "List groups, show lag, reset offsets.",
+            "List and create groups, show lag, reset offsets.",
         ),
         "dlq": ("congreve.console.cluster.dlq:dlq", "List, count and resend dead letters."),
         "timers": (
             "congreve.console.cluster.timers:timers",
             "List and take back delayed messages.",
+        ),
+        "undeliverable": (
+            "congreve.console.cluster.undeliverable:undeliverable",
+            "Show delayed messages that were set aside, send them again.",
+        ),
+        "cluster": (
+            "congreve.console.cluster.brokers:cluster",
+            "Show all brokers: addresses, versions, rates, disks.",
+        ),
+        "config": (
+            "congreve.console.cluster.brokers:config",
+            "Show and change settings of running brokers.",
         ),
         "replicas": (
             "congreve.console.replication.replicas:replicas",

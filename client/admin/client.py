@@ -8,6 +8,7 @@ import msgspec
 from congreve.client.admin.brokers import Brokers
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
+from congreve.client.admin.reports import BrokerReports
 from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
 from congreve.client.checks import check_topic
@@ -125,6 +126,35 @@ class AdminClient(ClientInstance):
         for address in masters.values():
             await self.demand(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header.fields())
         return list(masters)
+
+    async def set_topic_permission(self, topic: str, perm: int) -> dict[str, int]:
+        """Change a topic's permission, 4 for reading plus 2 for writing, on all masters that have
+        it; returns the permissions by broker name.
+
+        Raises RouteNotFoundError when no broker has the topic.
+        """
+        check_topic(topic)
+        if perm not in (0, 2, 4, 6):
+            raise ClientError(f"topic {topic} with permission {perm}: 0, 2, 4 or 6 is expected")
+        await self.topic_route(topic)
+        changed = {}
+        for name, address in (await self.brokers.masters()).items():
+            known = (await BrokerReports(self, address).topics()).get(topic)
+            if known is None:
+                continue
+            header = CreateTopicRequestHeader(
+                topic=topic,
+                default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
+                read_queue_nums=known.read_queue_nums,
+                write_queue_nums=known.write_queue_nums,
+                perm=perm,
+                topic_filter_type=known.topic_filter_type,
+                topic_sys_flag=known.topic_sys_flag,
+                order=known.order,
+            )
+            await self.demand(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header.fields())
+            changed[name] = perm
+        return changed
 
     async def delete_topic(self, topic: str, *, cluster: str = "DefaultCluster") -> list[str]:
         """Delete a topic on all masters of a cluster and its routes; returns the masters' broker

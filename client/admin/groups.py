@@ -5,8 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from congreve.client.admin.brokers import Brokers, in_turns
+from congreve.client.admin.brokers import TOOLS_GROUP, Brokers, in_turns
 from congreve.client.admin.queue_reader import QueueReader
+from congreve.client.checks import check_group
 from congreve.client.errors import InvalidSettingError
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.topics import RETRY_PREFIX
@@ -18,7 +19,11 @@ from congreve.remoting.messages.admin_bodies import (
     QueueTimeSpan,
     ResetOffsetBody,
 )
-from congreve.remoting.messages.bodies import MessageQueue, SubscriptionGroupWrapper
+from congreve.remoting.messages.bodies import (
+    MessageQueue,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import (
     DeleteSubscriptionGroupRequestHeader,
@@ -208,6 +213,41 @@ class GroupAdmin:
             )
             for row in rows
         )
+
+    async def create(
+        self,
+        group: str,
+        *,
+        cluster: str = "DefaultCluster",
+        retries: int | None = None,
+        retry_queues: int | None = None,
+        enabled: bool | None = None,
+        broadcast: bool | None = None,
+    ) -> dict[str, SubscriptionGroupConfig]:
+        """Create a group, or change its settings, on all masters of a cluster; returns them by
+        broker name. What is None stays as it is, or is RocketMQ's default of a new group.
+
+        `retries`: how often a message is delivered again before it is a dead letter.
+        """
+        check_group(group, TOOLS_GROUP)
+        given = {
+            "retry_max_times": retries,
+            "retry_queue_nums": retry_queues,
+            "consume_enable": enabled,
+            "consume_broadcast_enable": broadcast,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        saved = {}
+        for name, address in (await self._brokers.masters(cluster)).items():
+            answer = await self._client.demand(
+                address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+            )
+            table = SubscriptionGroupWrapper.decode(answer.body).subscription_group_table
+            known = table.get(group) or SubscriptionGroupConfig(group_name=group)
+            saved[name] = msgspec.structs.replace(known, **changes)
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await self._client.demand(address, code, body=saved[name].encode())
+        return saved
 
     async def delete(self, group: str, *, with_offsets: bool = False) -> list[str]:
         """Delete a group's settings on all brokers; returns their names."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from congreve.base.errors import CongreveError
@@ -13,7 +15,7 @@ from congreve.console.report import Rows, output_option, show, shown_age, system
 from congreve.records.message.topics import is_system_group
 
 
-@click.group(help="List consumer groups, show their lag, reset their offsets.")
+@click.group(help="List and create consumer groups, show their lag, reset their offsets.")
 def group() -> None:
     """Each subcommand finds the brokers through the name server."""
 
@@ -31,6 +33,35 @@ def list_groups(has_system: bool, namesrv: str, output: str) -> None:
             {"group": one.group, "members": one.members, "topics": one.topics, "lag": one.lag}
             for one in found
             if has_system or not is_system_group(one.group)
+        ]
+
+    show(ask(namesrv, question), output)
+
+
+@group.command(help="Create a group, or change its settings, on every master of a cluster.")
+@click.argument("name")
+@click.option("--retries", type=click.IntRange(0), help="Deliveries before a dead letter.")
+@click.option("--retry-queues", type=click.IntRange(0, 65_535), help="Queues of its retry topic.")
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it may consume.")
+@click.option("--broadcast/--no-broadcast", default=None, help="Whether each member gets all.")
+@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@cluster_options
+@output_option
+def create(name: str, cluster: str, namesrv: str, output: str, **settings: Any) -> None:
+    """Create or change a group; what is not given stays (mqadmin: updateSubGroup)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        saved = await admin.groups.create(name, cluster=cluster, **settings)
+        return [
+            {
+                "group": name,
+                "broker": broker,
+                "retries": one.retry_max_times,
+                "retry_queues": one.retry_queue_nums,
+                "enabled": one.consume_enable,
+                "broadcast": one.consume_broadcast_enable,
+            }
+            for broker, one in sorted(saved.items())
         ]
 
     show(ask(namesrv, question), output)

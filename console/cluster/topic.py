@@ -9,6 +9,9 @@ from congreve.console.connection import ask, cluster_options
 from congreve.console.report import Rows, output_option, show, system_option
 from congreve.console.topic_kinds import KINDS, kind_of
 
+PERMISSIONS = {"read-write": 6, "read-only": 4, "write-only": 2, "none": 0}
+"""RocketMQ's numbers: 4 for reading plus 2 for writing."""
+
 
 @click.group(help="List, create, delete and inspect topics.")
 def topic() -> None:
@@ -45,6 +48,25 @@ def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> N
     async def question(admin: AdminClient) -> Rows:
         brokers = await admin.create_topic(name, queues=queues, cluster=cluster)
         return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
+
+    show(ask(namesrv, question), output)
+
+
+@topic.command(help="Allow or forbid reading and writing a topic, on every broker that has it.")
+@click.argument("name")
+@click.argument("permission", type=click.Choice(list(PERMISSIONS)))
+@cluster_options
+@output_option
+def permission(name: str, permission: str, namesrv: str, output: str) -> None:
+    """Change a topic's permission; its queues stay (mqadmin: updateTopicPerm)."""
+
+    async def question(admin: AdminClient) -> Rows:
+        before = {row.broker_name: row.perm for row in await admin.topic_route(name)}
+        changed = await admin.set_topic_permission(name, PERMISSIONS[permission])
+        return [
+            {"topic": name, "broker": broker, "before": before.get(broker), "after": perm}
+            for broker, perm in changed.items()
+        ]
 
     show(ask(namesrv, question), output)
 

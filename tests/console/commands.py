@@ -17,9 +17,10 @@ from functools import cache
 from importlib import import_module
 from typing import NoReturn
 
+CLUSTER = (*("brokers", "cat", "dlq", "find", "group", "send", "timers", "topic", "undeliverable"),)
 MODULES = (
     *("accounts", "doctor", "quota", "store", "top"),
-    *(f"cluster.{name}" for name in ("cat", "dlq", "find", "group", "send", "timers", "topic")),
+    *(f"cluster.{name}" for name in CLUSTER),
     "tune.command",
 )
 REQUEST_MAX = 1 << 20
