@@ -6,34 +6,27 @@ import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from congreve.records.record import string_hash
-from congreve.spark.errors import OptionError
 from congreve.spark.offsets import Queue, Range
 from congreve.spark.options import Options
-from congreve.spark.planning import Source, between, chosen_queues, open_source, resolve, tasks
+from congreve.spark.planning import Source, open_source, planned, tasks
 from congreve.spark.pushdown import Limits, limits
 from congreve.spark.rows import Scan
-
-if TYPE_CHECKING:
-    from congreve.spark.table_files import TableFiles
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """The ranges that one task reads, in order, and the files of tables that it needs."""
+    """The ranges that one task reads, in order."""
 
     parts: tuple[Range, ...]
-    files: TableFiles | None
 
-    def __init__(self, parts: tuple[Range, ...], files: TableFiles | None = None) -> None:
+    def __init__(self, parts: tuple[Range, ...]) -> None:
         super().__init__(parts)
         self.parts = parts
-        self.files = files
 
 
 def scan_of(options: Options, schema: pa.Schema, found: Limits) -> Scan:
@@ -75,26 +68,14 @@ class BatchReader(DataSourceReader):
                 # The rows of a key are scattered: one task for each would dominate the cost.
                 queues = len({part.queue for part in ranges})
                 options = replace(options, max_partitions=max(queues, options.min_partitions))
-            return [
-                RangePartition(parts, source.files_for(parts)) for parts in tasks(ranges, options)
-            ]
+            return [RangePartition(parts) for parts in tasks(ranges, options)]
         finally:
             source.close()
 
     def plan(self, source: Source) -> list[Range]:
-        """The ranges to read. Raises OptionError when the starting offset of a queue is after its
-        ending offset."""
-        options, found = self._options, self._limits
-        queues = chosen_queues(source, options.selection)
-        starts = resolve(source, queues, options.starting, options, start=True)
-        stops = resolve(source, queues, options.ending, options, start=False)
-        for queue in queues:
-            if starts[queue] > stops[queue] and options.ending.offsets is not None:
-                raise OptionError(
-                    f"{queue} would be read from {starts[queue]} to {stops[queue]}: options "
-                    f"{options.starting.option} and {options.ending.option} are the wrong way round"
-                )
-        ranges = [part for part in between(starts, stops) if found.admits(part.queue)]
+        """The ranges to read. Raises what planned() raises."""
+        found = self._limits
+        ranges = [part for part in planned(source, self._options) if found.admits(part.queue)]
         ranges = [found.narrow(source, part) for part in ranges]
         if found.key is not None:
             ranges = list(_of_key(source, ranges, found.key))
@@ -109,7 +90,7 @@ class BatchReader(DataSourceReader):
 
     def batches(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         """The messages of a partition, in any process."""
-        source = open_source(self._options, partition.files)
+        source = open_source(self._options)
         try:
             for part in partition.parts:
                 yield from source.read(part, self.scan())

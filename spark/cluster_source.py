@@ -75,9 +75,6 @@ class ClusterSource:
         """Fetch the routes again."""
         self._consumer.run(self._consumer.client.routes.refresh())
 
-    def files_for(self, parts: tuple[Range, ...]) -> None:
-        """None: there are no tables."""
-
     def topics(self) -> list[str]:
         """The topics registered at the name servers. Raises UnreachableError when no name server
         answers."""

@@ -139,8 +139,10 @@ NAMES = (
 )
 
 
-def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Options:
-    """Parse the options of a read.
+def parse(
+    options: Mapping[str, str], *, streaming: bool | None = False, has_table: bool = False
+) -> Options:
+    """Parse the options of a read; `has_table` is for union(), which alone reads tables.
 
     With `streaming` None, rules that hold only for batches or only for streams are not checked.
     Raises OptionError, which names the option, its value and the expected form.
@@ -151,6 +153,12 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         raise OptionError(
             "one of the options storePath (a store's folder) and nameServer (host:port) is needed"
             + (", not both" if store_path else "")
+        )
+    lake = _lake(given)
+    if lake is not None and not has_table:
+        raise OptionError(
+            "option lake is only for congreve.spark.union.union(spark, options), which reads a "
+            "table and the messages after it; format('rocketmq') and snapshot() read live messages"
         )
     chosen = _filter(given)
     starting, ending = _ends(given, streaming)
@@ -170,7 +178,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Opti
         starting=starting,
         ending=ending,
         store_path_commit_log=given.text("storePathCommitLog"),
-        lake=_lake(given),
+        lake=lake,
         broker_name=given.text("brokerName") or DEFAULT_BROKER,
         strategy=given.one_of("startingOffsetsByTimestampStrategy", ("latest", "error")),
         min_partitions=least,

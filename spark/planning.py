@@ -7,7 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,10 +25,6 @@ from congreve.spark.offsets import (
 from congreve.spark.options import Options, Selection
 from congreve.spark.rows import Scan
 
-if TYPE_CHECKING:
-    from congreve.spark.table_files import TableFiles
-
-
 RECORDS_OF_TASK = 250_000
 """Messages of files for which a task of their own is worth its cost."""
 
@@ -38,9 +34,8 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-class Source(Protocol):
-    """Where messages come from: a store's files (StoreSource), brokers (ClusterSource), or a table
-    and then one of these (LakeSource)."""
+class Queues(Protocol):
+    """What can be read: queues, and the offsets of their messages."""
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -56,6 +51,10 @@ class Source(Protocol):
 
     def offset_from_time(self, queue: Queue, timestamp_ms: int) -> int:
         """The first offset stored at or after a time in ms, else the queue's end."""
+
+
+class Source(Queues, Protocol):
+    """Where messages come from: a store's files (StoreSource) or brokers (ClusterSource)."""
 
     def stop_within(self, queue: Queue, start: int, stop: int, limit: int) -> int:
         """The largest end of a range whose records have at most `limit` bytes."""
@@ -77,9 +76,6 @@ class Source(Protocol):
     def read(self, part: Range, scan: Scan) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range as Arrow batches. Raises SparkError when that fails."""
 
-    def files_for(self, parts: tuple[Range, ...]) -> TableFiles | None:
-        """The files of tables that a task needs for these ranges, None without tables."""
-
     def commit(self, offsets: Offsets) -> None:
         """Commit offsets for the group of the option `group`. Raises SparkError when that fails."""
 
@@ -90,19 +86,8 @@ class Source(Protocol):
         """Release connections."""
 
 
-def open_source(options: Options, files: TableFiles | None = None) -> Source:
-    """Open the source that the options name; `files` are the files of tables that the driver found.
-
-    Raises OptionError when it cannot be opened.
-    """
-    if options.lake is None:
-        return _open_live(options)
-    from congreve.spark.lake_source import LakeSource
-
-    return LakeSource(lambda: _open_live(options), options, files)
-
-
-def _open_live(options: Options) -> Source:
+def open_source(options: Options) -> Source:
+    """Open the source that the options name. Raises OptionError when it cannot be opened."""
     # Imported here because a task on files needs no client, and one on brokers no engine.
     if options.store_path is not None:
         from congreve.spark.store_source import StoreSource
@@ -113,7 +98,22 @@ def _open_live(options: Options) -> Source:
     return ClusterSource(options)
 
 
-def chosen_queues(source: Source, selection: Selection, *, partly: bool = False) -> list[Queue]:
+def planned(source: Queues, options: Options) -> list[Range]:
+    """The ranges of a batch. Raises OptionError when the starting offset of a queue is after its
+    ending offset."""
+    queues = chosen_queues(source, options.selection)
+    starts = resolve(source, queues, options.starting, options, start=True)
+    stops = resolve(source, queues, options.ending, options, start=False)
+    for queue in queues:
+        if starts[queue] > stops[queue] and options.ending.offsets is not None:
+            raise OptionError(
+                f"{queue} would be read from {starts[queue]} to {stops[queue]}: options "
+                f"{options.starting.option} and {options.ending.option} are the wrong way round"
+            )
+    return between(starts, stops)
+
+
+def chosen_queues(source: Queues, selection: Selection, *, partly: bool = False) -> list[Queue]:
     """The queues of the selected topics, sorted.
 
     Raises OptionError when a topic does not exist; with `partly` only when none exists, because a
@@ -158,7 +158,7 @@ def _assigned(
 
 
 def resolve(
-    source: Source, queues: Iterable[Queue], position: Position, options: Options, *, start: bool
+    source: Queues, queues: Iterable[Queue], position: Position, options: Options, *, start: bool
 ) -> Offsets:
     """The offset of each queue at a position.
 
@@ -177,7 +177,7 @@ def resolve(
 
 
 def _offset(
-    source: Source, queue: Queue, position: Position, options: Options, *, start: bool
+    source: Queues, queue: Queue, position: Position, options: Options, *, start: bool
 ) -> int:
     low, high = source.bounds(queue)
     default = low if start else high

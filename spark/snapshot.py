@@ -37,8 +37,8 @@ def snapshot(
     Spark ends. Raises OptionError, and what format("rocketmq") raises.
     """
     parsed = parse(options)
-    if parsed.store_path is None or parsed.lake is not None:
-        raise OptionError("a snapshot needs the option storePath, without lake")
+    if parsed.store_path is None:
+        raise OptionError("a snapshot needs the option storePath")
     if parsed.pushdown:
         raise OptionError("option pushdown is not for a snapshot: filter its result")
     wanted = wanted_schema(parsed)

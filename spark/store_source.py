@@ -65,9 +65,6 @@ class StoreSource:
         """Raises OptionError: files hold no groups."""
         raise OptionError("option commitOffsetsToGroup needs nameServer: files hold no groups")
 
-    def files_for(self, parts: tuple[Range, ...]) -> None:
-        """None: there are no tables."""
-
     def topics(self) -> list[str]:
         """Topics of the store."""
         return self._files.topics()

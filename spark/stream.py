@@ -154,10 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._check_topics(source, stops, last_of(end))
                 self._planned = True
             source.check(ranges, scan)
-            return [
-                RangePartition(parts, source.files_for(parts))
-                for parts in tasks(ranges, self._options)
-            ]
+            return [RangePartition(parts) for parts in tasks(ranges, self._options)]
 
         return self._retrying(planned)
 
@@ -165,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the messages of a partition as Arrow batches, in a task."""
         if not isinstance(partition, RangePartition):
             return  # Spark reads one empty partition when there are none
-        source = open_source(self._options, partition.files)
+        source = open_source(self._options)
         try:
             scan = scan_of(self._options, self._schema, Limits())
             for part in partition.parts:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from congreve.spark.batch import BatchReader
 from congreve.spark.errors import OptionError
-from congreve.spark.lake_source import LakeSource
 from congreve.spark.offsets import Queue, Range, to_json
 from congreve.spark.options import parse
-from congreve.spark.planning import open_source
-from congreve.spark.schema import checked_schema, wanted_schema
+from congreve.spark.planning import open_source, planned
+from congreve.spark.schema import wanted_schema
 from congreve.spark.snapshot import shares_folders, snapshot
+from congreve.spark.table_and_live import TableAndLive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,17 +47,15 @@ def union(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     for name in FILTERS:
         if name.lower() in given:
             raise OptionError(f"option {name} is not for a union: filter its result")
-    parsed = parse(options)
+    parsed = parse(options, has_table=True)
     if parsed.lake is None:
         raise OptionError("a union needs the option lake: the folder of the tables")
     if parsed.properties_json:
         raise OptionError("a union has propertiesFormat=map: the table has no other form")
     schema = wanted_schema(parsed)
-    source = open_source(parsed)
-    assert isinstance(source, LakeSource), "the option lake is there"
+    source = TableAndLive(open_source(parsed), parsed)
     try:
-        reader = BatchReader(parsed, checked_schema(schema, parsed))
-        ranges = reader.plan(source)
+        ranges = planned(source, parsed)
         paths, condition = _of_table(source, ranges)
         starts, stops = _live_ends(source, ranges)
     finally:
@@ -81,16 +78,16 @@ def _read_table(
     return rows.where(condition).select(*schema.names)
 
 
-def _of_table(source: LakeSource, ranges: list[Range]) -> tuple[list[str], str]:
+def _of_table(source: TableAndLive, ranges: list[Range]) -> tuple[list[str], str]:
     """The files of the ranges, and the condition for their rows; empty if they have no others."""
     paths: dict[str, None] = {}
     wanted: list[str] = []
-    whole = {queue for queue, known in source.tables.queues.items() if known.groups}
+    whole = {queue for queue, known in source.queue_files.items() if known.groups}
     for queue, start, end in ranges:
-        stop = min(end, source.table_end(queue))
+        stop = min(end, source.of(queue).end)
         if start >= stop:
             continue
-        groups = source.tables.of(queue).within(start, stop).groups
+        groups = source.of(queue).within(start, stop)
         paths.update(dict.fromkeys(group.path for group in groups))
         wanted.append(
             f"(brokerName = '{queue.broker}' AND queueId = {queue.queue_id}"
@@ -101,16 +98,16 @@ def _of_table(source: LakeSource, ranges: list[Range]) -> tuple[list[str], str]:
     return [*paths], " OR ".join(wanted) if whole else ""
 
 
-def _has_all(source: LakeSource, queue: Queue, start: int, stop: int) -> bool:
-    groups = source.tables.of(queue).groups
+def _has_all(source: TableAndLive, queue: Queue, start: int, stop: int) -> bool:
+    groups = source.of(queue).groups
     return all(start <= group.first and group.stop <= stop for group in groups)
 
 
 def _live_ends(
-    source: LakeSource, ranges: list[Range]
+    source: TableAndLive, ranges: list[Range]
 ) -> tuple[dict[Queue, int], dict[Queue, int]]:
     """Where the messages of each queue begin and end that the table does not have."""
-    starts = {part.queue: max(part.start, source.table_end(part.queue)) for part in ranges}
+    starts = {part.queue: max(part.start, source.of(part.queue).end) for part in ranges}
     stops = {part.queue: max(part.stop, starts[part.queue]) for part in ranges}
     # A queue that no range reads gets an empty one.
     for topic in {part.queue.topic for part in ranges}:

@@ -1,7 +1,7 @@
 """``PYTHONPATH=bench python -m lakespeed.reading``: what Spark makes of 128-byte messages.
 
 All columns, messages by tag, the sum of sizes: from the table's files by Spark's own Parquet
-reader, from the table by `union` and by the option `lake`, from the store's files (`storePath`),
+reader, from the table by `union`, from the store's files (`storePath`),
 and from a `snapshot` of the store, whose copying counts. local[2], in turns; compare within a turn.
 """
 
@@ -59,7 +59,6 @@ def frames(spark: Any, root: Path, warehouse: Path) -> dict[str, Callable[[str],
     return {
         PARQUET: lambda _: spark.read.parquet(*paths),
         "union": lambda columns: union(spark, {**lake, "columns": columns}),
-        "lake": source(lake),
         "storePath": source(where),
         "snapshot": lambda columns: copied(spark, {**where, "columns": columns}, root.parent),
     }

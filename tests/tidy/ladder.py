@@ -148,10 +148,9 @@ _ROOMS = {
         options
         schema sink
         rows
-        cluster_source store_source table_files
-        lake_source
+        cluster_source store_source
         planning
-        admission pushdown
+        admission pushdown table_and_live
         batch
         snapshot stream
         source union

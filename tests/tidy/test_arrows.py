@@ -20,7 +20,7 @@ PUBLIC_API = frozenset({"congreve.name_server", "congreve.node", "congreve.store
 WRITE_SIDE = frozenset(
     {"congreve.engine.store", "congreve.engine.log.commit_log", "congreve.engine.retention"}
 )
-# Imports against the order: of the broker's second server and of a Spark option that will go.
+# Imports against the order: of the broker's second server, which will go.
 BACKWARD: dict[str, frozenset[tuple[str, str]]] = {
     "broker": frozenset(
         {
@@ -33,7 +33,6 @@ BACKWARD: dict[str, frozenset[tuple[str, str]]] = {
             ("transaction", "send"),
         }
     ),
-    "spark": frozenset({("lake_source", "planning")}),
 }
 
 
