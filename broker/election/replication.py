@@ -17,6 +17,7 @@ from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.master_link import ElectedSlave
 from congreve.broker.election.slave_link import AutoSwitchService
 from congreve.broker.managers import Managers
+from congreve.broker.metadata.offsets import OFFSET_MAX
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.replication import Replication
@@ -136,6 +137,14 @@ class ElectionReplication(Replication):
             self._confirmed_file.replace(log_end)
         self._shown = self._noted = min(noted, log_end)
         self._store.show_below(self._shown)
+        self._managers.metadata.offsets.limit(self._highest_offset)
+
+    def _highest_offset(self, topic: str, queue_id: int) -> int:
+        """What a consumer may commit: behind what is shown, an offset may get another message."""
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or not queue.max:
+            return OFFSET_MAX  # all of the queue may have expired
+        return self._store.log.end_of(queue)
 
     def _show_below(self, offset: int) -> None:
         """Let a slave's readers see what its master's frames confirm."""

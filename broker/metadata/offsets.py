@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 _SEPARATOR = "@"
-_OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**63 - 1
 
 Acknowledged = dict[str, set[int] | None]
 """Queues of `topic@group` whose offsets were acknowledged, None for all of them."""
@@ -57,6 +57,7 @@ class ConsumerOffsetManager:
             "maxConsumerOffsets", "offsets of consumers", lambda: config.limits.max_consumer_offsets
         )
         self._refused: Refused = lambda place, offset, known: False
+        self._highest: Callable[[str, int], int] = lambda topic, queue_id: OFFSET_MAX
         self._sources: list[Callable[[], Iterable[Commit]]] = []
         self._changes = 0
         self._dirty = False
@@ -67,6 +68,10 @@ class ConsumerOffsetManager:
     def refuse(self, refused: Refused) -> None:
         """Ignore the commits of clients for which `refused` is true."""
         self._refused = refused
+
+    def limit(self, highest: Callable[[str, int], int]) -> None:
+        """Take a higher offset of a client as `highest` of its topic and queue id."""
+        self._highest = highest
 
     def follow(self, source: Callable[[], Iterable[Commit]]) -> None:
         """Collect another thread's commits before each use; `source` returns those since its last
@@ -118,6 +123,7 @@ class ConsumerOffsetManager:
     def _commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         if offset < 0 or group == TRANS_GROUP:
             return
+        offset = min(offset, self._highest(topic, queue_id))
         known = self.table.get(topic + _SEPARATOR + group, {}).get(queue_id, NO_OFFSET)
         if not self._refused((group, topic, queue_id), offset, known):
             self.note(group, topic, queue_id, offset)
@@ -335,7 +341,7 @@ def _possible(key: str, queues: Mapping[int, int]) -> dict[int, int]:
     possible = {
         queue_id: offset
         for queue_id, offset in queues.items()
-        if 0 <= queue_id < QUEUES_MAX and 0 <= offset <= _OFFSET_MAX
+        if 0 <= queue_id < QUEUES_MAX and 0 <= offset <= OFFSET_MAX
     }
     if len(possible) < len(queues):
         logger.error("ignoring %d invalid offsets of %.200r", len(queues) - len(possible), key)
