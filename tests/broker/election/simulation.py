@@ -141,6 +141,7 @@ class Node:
     follows: Master | None = None
     aligned: bool = False  # after the handshake with the master that it follows
     decided: int = 0  # messages that were acknowledged, or never will be
+    shown: int = 0  # the number of messages that readers see; its file keeps it
 
     def __post_init__(self) -> None:
         lease = MasterLease(TTL_S, MARGIN_S, self.now)
@@ -184,6 +185,7 @@ class Node:
         assert not self.up
         if count:
             del self.log[-count:]
+        self.shown = min(self.shown, len(self.log))
 
     def known(self) -> Knowledge:
         return Knowledge(
@@ -191,6 +193,22 @@ class Node:
             is_whole=self.complete.is_whole,
             admitted_in=self.complete.admitted_in,
         )
+
+
+@dataclass
+class Consumer:
+    """A consumer that reads to the end, of whichever member it asks."""
+
+    read: list[int] = field(default_factory=list)  # message at each offset
+
+    def take(self, node: Node) -> None:
+        """Read what is shown, and compare it with what had these offsets before."""
+        shown = [message for _, message in node.log[: node.shown]]
+        common = min(len(shown), len(self.read))
+        assert shown[:common] == self.read[:common], (
+            f"member {node.number} shows another message at an offset that was read"
+        )
+        self.read += shown[common:]
 
 
 class Group:
@@ -203,6 +221,7 @@ class Group:
         self.nodes = {n: Node(n, self.clock) for n in range(1, count + 1)}
         self.requests: list[Request] = []
         self.acknowledged: set[int] = set()
+        self.consumer = Consumer()
         self.messages = 0
         self.terms = 0
         self.unclean = 0
@@ -280,6 +299,7 @@ class Group:
             state = self.service.elect(step.seen, step.candidate)
             if step.seen.request is not None and step.seen.request.unclean:
                 self.acknowledged &= {message for _, message in node.log}
+                self._forget_shown(node)
                 self.unclean += 1
             return state
 
@@ -380,6 +400,26 @@ class Group:
             confirmed = max(node.member.confirmed(len(node.log)), 0)
             self.acknowledged |= {message for _, message in node.log[node.decided : confirmed]}
             node.decided = max(node.decided, confirmed)
+            self.show(node, confirmed)
+
+    def show(self, node: Node, confirmed: int) -> None:
+        """Show messages up to there to readers; never fewer than before."""
+        node.shown = max(node.shown, min(confirmed, len(node.log)))
+        self.consumer.take(node)
+
+    def _forget_shown(self, elected: Node) -> None:
+        """An unclean election: offsets that the new master lacks are given to other messages."""
+        log = [message for _, message in elected.log]
+        for node in self.nodes.values():
+            common = 0
+            for (_, message), other in zip(node.log, log, strict=False):
+                if message != other:
+                    break
+                common += 1
+            node.shown = min(node.shown, common)
+        read = self.consumer.read
+        while read[:] != log[: len(read)]:
+            read.pop()
 
     def copy(self, slave: Node, count: int, *, reported: bool) -> None:
         """The slave gets up to `count` messages from the master that it follows."""
@@ -417,6 +457,7 @@ class Group:
         last = master.epochs.last
         if last is not None and len(slave.log) >= last.start:
             slave.complete.admitted(last.number)
+        self.show(slave, master.shown)
         if reported:
             term.reported(slave.number, len(slave.log), len(master.log), self.time)
             self.acknowledge(master)
@@ -453,6 +494,7 @@ class Group:
         """The member comes back with an empty disk."""
         self.crash(node)
         node.log, node.epochs, node.claimed, node.mark.left = [], Epochs(), 0, None
+        node.shown = 0
         node.store += 1
 
     def acting(self) -> list[int]:
