@@ -14,6 +14,7 @@ WITH_REASON = {
     "broker/delay/levels.py": "recovery of its own progress, and whether something is hidden",
     "broker/delay/processor.py": "whether the record of an index entry is that of the queue",
     "broker/delay/recalls.py": "its own records",
+    "broker/election/replication.py": "whether the queue is here",
     "broker/group/consumer_processor.py": "whether the queue ever had a message",
     "broker/metadata/topic_recovery.py": "topics that have messages",
     "broker/replication/slave_synchronize.py": "whether the queue is here",
