@@ -129,9 +129,9 @@ class Doctor:
 
     def _backend(self, folder: Path) -> Iterator[Finding]:
         from congreve.engine.state.tuned import load_tuned, machine_of
-        from congreve.io_backends.probe import uring_refusal
+        from congreve.io_backends.backends import refusal as refusal_of
 
-        refusal = uring_refusal(str(folder))
+        refusal = refusal_of("uring", str(folder))
         wants = self._config.store.io_backend in ("uring", "auto") and self._config.store.sync_flush
         if refusal is None:
             yield Finding("io_uring", "ok", "a write through io_uring works")

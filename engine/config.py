@@ -10,9 +10,10 @@ from congreve.base import settings
 from congreve.base.settings import INT_MAX, Change, Range, Show
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.file_sizes import ENTRY_SIZE, index_file_size
+from congreve.io_backends.backends import BACKENDS
 from congreve.records.message.parked import ParkingRule
 
-IO_BACKENDS = ("auto", "mmap", "pool", "uring")
+IO_BACKENDS = ("auto", *BACKENDS)
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MIN_SEGMENT = 1024  # smaller files cannot hold a record and its blank
@@ -95,8 +96,8 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
     written to the log again."""
 
     io_backend: str = "auto"
-    """How the log is written: auto, mmap, pool or uring; auto takes what `congreve tune` chose.
-    Congreve only."""
+    """[How the log is written](tuning.md#how-the-log-is-written); auto takes what `congreve tune`
+    chose. Congreve only."""
     flush_disk_type: Annotated[str, Change.AFTER_RESTART] = "SYNC_FLUSH"
     """SYNC_FLUSH answers a send when it is on disk, ASYNC_FLUSH when it is in memory. RocketMQ's
     default is ASYNC_FLUSH."""

@@ -6,11 +6,12 @@ import tempfile
 from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
 
-_SIZE = 64 << 10
+PROBE_SIZE = 64 << 10
+"""Bytes of the file that is written."""
 _WAIT_S = 10.0
 
 
-def uring_refusal(folder: str, segment_size: int = _SIZE) -> str | None:
+def uring_refusal(folder: str, segment_size: int = PROBE_SIZE) -> str | None:
     """Why io_uring cannot write segments of this size in `folder`; None if it can.
 
     It writes a block to a temporary file there. Containers often forbid io_uring (Docker's default
@@ -31,7 +32,7 @@ def uring_refusal(folder: str, segment_size: int = _SIZE) -> str | None:
 def _refusal(backend: Backend, folder: str) -> str | None:
     try:
         with tempfile.TemporaryDirectory(prefix=".probe-", dir=folder) as inside:
-            segment = backend.create(os.path.join(inside, "segment"), 0, _SIZE)
+            segment = backend.create(os.path.join(inside, "segment"), 0, PROBE_SIZE)
             backend.attach(segment)
             backend.start(0)
             try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from congreve.console.tune.rounds import ALONE, ASYNC_STEPS, RAW, TOGETHER, Rounds, Step
 from congreve.engine.state.tuned import ASYNC, SYNC, Choice, Machine, Tuned
+from congreve.io_backends.backends import BACKENDS
 from congreve.io_backends.measure import Sample
 
 CLOSE = 1.10
 """Bandwidth decides between backends whose latency is within this factor of the lowest."""
+SURVIVES_KILL = next(name for name, kind in BACKENDS.items() if kind.survives_kill)
 BUSY = 3.0
 """Rounds of the same writes differ by more than this factor only beside other work."""
 
@@ -35,7 +37,7 @@ def recommend(rounds: Rounds, machine: Machine | None = None) -> Tuned:
         io_backend=best,
         flush_disk_type=SYNC,
         reason="; ".join([reason, *others]),
-        async_flush=Choice(io_backend="mmap", reason=_async_reason(rounds)),
+        async_flush=Choice(io_backend=SURVIVES_KILL, reason=_async_reason(rounds)),
         rounds=len(alone[best]),
         machine=machine,
         measured=rounds.summary(),
@@ -85,7 +87,9 @@ def _async_reason(rounds: Rounds) -> str:
         if step == Step(step.backend, ASYNC, ASYNC_STEPS[-1], 0)
     }
     measured = ", ".join(f"{name} {rate / 1e6:.0f} MB/s" for name, rate in sorted(rates.items()))
+    others = [name for name, kind in BACKENDS.items() if not kind.survives_kill]
     return (
-        "a killed process loses nothing of a mapped file; pool and uring lose acknowledged messages"
-        " that are still in their buffers" + (f" ({measured})" if measured else "")
+        "a killed process loses nothing of a mapped file; "
+        f"{' and '.join(others)} lose acknowledged messages that are still in their buffers"
+        + (f" ({measured})" if measured else "")
     )

@@ -12,11 +12,10 @@ from statistics import median
 from congreve.engine.state.tuned import ASYNC, SYNC, MeasuredStep
 from congreve.io_backends import measure
 from congreve.io_backends.backend import Backend
+from congreve.io_backends.backends import BACKENDS, Options
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.measure import BackendMeasure, Sample
-from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.probe import PROBE_SIZE
 
 KIB = 1024
 RAW = "raw"
@@ -77,23 +76,23 @@ def _summary(step: Step, samples: list[Sample]) -> MeasuredStep:
     )
 
 
-def bytes_needed(backends: int = 3) -> int:
+def bytes_needed(backends: int = len(BACKENDS)) -> int:
     """The most bytes that a round has on disk."""
     return (backends * (len(SYNC_STEPS) + len(ASYNC_STEPS)) + 1) * measure.MEASURE_BYTES
 
 
 def candidates(folder: str) -> tuple[dict[str, Callable[[], Backend]], dict[str, str]]:
     """The backends that work in `folder`, and the reason why each of the others does not."""
-    found: dict[str, Callable[[], Backend]] = {
-        "mmap": partial(MmapBackend, prewrites=True),
-        "pool": partial(PoolBackend, prewrites=True, locked=False),
+    refused = {
+        name: reason
+        for name, kind in BACKENDS.items()
+        if (reason := kind.refusal(folder, PROBE_SIZE)) is not None
     }
-    refusal = uring_refusal(folder)
-    if refusal is not None:
-        return found, {"uring": refusal}
-    from congreve.io_backends.uring.uring import UringBackend
-
-    return {**found, "uring": UringBackend}, {}
+    return {
+        name: partial(kind.make, Options())
+        for name, kind in BACKENDS.items()
+        if name not in refused
+    }, refused
 
 
 def measurements(backends: Backends, rounds: int) -> int:

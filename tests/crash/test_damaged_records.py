@@ -19,10 +19,7 @@ from congreve.engine.results import PutStatus
 from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.store import MessageStore
 from congreve.engine.store_files.verify import StoreExaminer
-from congreve.io_backends.backend import Backend
-from congreve.io_backends.mapped.mapped import MmapBackend
-from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import BACKENDS, Options, refusal
 from congreve.records.errors import RecordError
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
@@ -57,10 +54,8 @@ def body_of(number: int) -> bytes:
 
 def store_of(config: StoreConfig, backend: str = "mmap") -> MessageStore:
     """A full disk of the machine must not end the test."""
-    made: dict[str, Callable[[], Backend]] = {"mmap": MmapBackend, "pool": PoolBackend}
-    if backend == "uring":
-        made[backend] = pytest.importorskip("congreve.io_backends.uring.uring").UringBackend
-    return MessageStore(config, backend=made[backend](), disk_use=lambda _: 0.5)
+    made = BACKENDS[backend].make(Options(prewrites=False, locked=True))
+    return MessageStore(config, backend=made, disk_use=lambda _: 0.5)
 
 
 def write_and_wait(root: str, backend: str) -> None:
@@ -89,8 +84,8 @@ def write_and_wait(root: str, backend: str) -> None:
 
 def killed_writer(root: Path, backend: str) -> list[Place]:
     """Where the records are that a writer has stored before its kill."""
-    if backend == "uring" and (refusal := uring_refusal(str(root.parent))) is not None:
-        pytest.skip(refusal)
+    if (reason := refusal(backend, str(root.parent))) is not None:
+        pytest.skip(reason)
     with subprocess.Popen(
         [sys.executable, __file__, str(root), backend], stdout=subprocess.PIPE, text=True
     ) as writer:
@@ -155,7 +150,7 @@ def check_queues_go_on(store: MessageStore) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_flipped_byte_loses_only_its_record(
     tmp_path: Path,
     backend: str,

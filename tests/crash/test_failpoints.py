@@ -21,10 +21,9 @@ from failpoints import preload, writer
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.engine.store_files.verify import StoreExaminer
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import BACKENDS, refusal
 from congreve.records.record import decode_record
 
-BACKENDS = ("mmap", "pool", "uring")
 SEGMENTS = "commitlog"
 SEGMENT_STEPS = [(call, SEGMENTS) for call in ("open", "fallocate", "write", "sync", "rename")]
 STEPS = [
@@ -55,8 +54,8 @@ class StoreUnderFaults:
     """One store, which successive processes open, each with a failpoint."""
 
     def __init__(self, root: Path, backend: str, library: Path) -> None:
-        if backend == "uring" and (refusal := uring_refusal(str(root))) is not None:
-            pytest.skip(refusal)
+        if (reason := refusal(backend, str(root))) is not None:
+            pytest.skip(reason)
         self.root = root / "store"
         self.backend = backend
         self._library = library

@@ -14,16 +14,15 @@ from congreve.engine.read.reader import GetStatus
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
+from congreve.io_backends.backends import BACKENDS, Options, refusal
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import Fault, FaultPlan, Group
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 TOPIC = "Faults"
-BACKENDS = ("mmap", "pool", "uring")
 SEGMENT = 64 << 10
 SECTORS = (512, 4096)
 WAIT_S = 60.0
@@ -42,13 +41,9 @@ def config_of(root: Path, **settings: object) -> StoreConfig:
 
 
 def inner_backend(name: str, folder: Path) -> Backend:
-    if name == "mmap":
-        return MmapBackend()
-    if name == "pool":
-        return PoolBackend(buffers=8)
-    if (refusal := uring_refusal(str(folder))) is not None:
-        pytest.skip(refusal)
-    return pytest.importorskip("congreve.io_backends.uring.uring").UringBackend(window=1 << 20)
+    if (reason := refusal(name, str(folder))) is not None:
+        pytest.skip(reason)
+    return BACKENDS[name].make(Options(prewrites=False, buffers=8, locked=True, window=1 << 20))
 
 
 def body_of(number: int) -> bytes:

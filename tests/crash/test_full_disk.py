@@ -10,9 +10,7 @@ from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.mapped.mapped import MmapBackend
-from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import BACKENDS, Options, refusal
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
@@ -38,11 +36,7 @@ def opened(folder: Path, backend: str) -> MessageStore:
 
 
 def backend_of(name: str) -> Backend:
-    if name == "mmap":
-        return MmapBackend()
-    if name == "pool":
-        return PoolBackend()
-    return pytest.importorskip("congreve.io_backends.uring.uring").UringBackend(window=1 << 20)
+    return BACKENDS[name].make(Options(prewrites=False, locked=True, window=1 << 20))
 
 
 def body_of(number: int) -> bytes:
@@ -67,7 +61,7 @@ def assert_all_served(store: MessageStore, acknowledged: dict[int, int]) -> None
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_broker_on_a_full_disk_serves_reads_and_accepts_messages_after_space_is_freed(
     small_disk: Callable[[int], Path],
     kill_rounds: int,
@@ -76,8 +70,8 @@ def test_a_broker_on_a_full_disk_serves_reads_and_accepts_messages_after_space_i
 ) -> None:
     for cycle in range(max(1, kill_rounds // 50)):
         disk = small_disk(DISK)
-        if backend == "uring" and (refusal := uring_refusal(str(disk))) is not None:
-            pytest.skip(refusal)
+        if (reason := refusal(backend, str(disk))) is not None:
+            pytest.skip(reason)
         ballast = disk / "ballast"
         ballast.write_bytes(bytes(DISK // 2 + cycle % 20 * 100_000))
         acknowledged: dict[int, int] = {}

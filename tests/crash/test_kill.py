@@ -17,9 +17,7 @@ from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.engine.store_files.verify import StoreExaminer
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.mapped.mapped import MmapBackend
-from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import BACKENDS, Options, refusal
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
@@ -54,11 +52,7 @@ def body_of(number: int) -> bytes:
 
 def backend_of(name: str) -> Backend:
     """A backend by its name in ioBackend; skips the test if it cannot work here."""
-    if name == "pool":
-        return PoolBackend()
-    if name == "mmap":
-        return MmapBackend()
-    return pytest.importorskip("congreve.io_backends.uring.uring").UringBackend(window=1 << 20)
+    return BACKENDS[name].make(Options(prewrites=False, locked=True, window=1 << 20))
 
 
 def opened(config: StoreConfig, backend: str) -> MessageStore:
@@ -160,7 +154,6 @@ def check(root: Path, acknowledged: list[Acknowledged], backend: str) -> int:
     return highest + 1
 
 
-BACKENDS = ["mmap", "pool", "uring"]
 POLICIES = ["SYNC_FLUSH", "ASYNC_FLUSH"]
 
 
@@ -174,8 +167,8 @@ def test_kills_lose_no_acknowledged_message(
     policy: str,
     campaign: Callable[[str, int], None],
 ) -> None:
-    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
-        pytest.skip(refusal)
+    if (reason := refusal(backend, str(tmp_path))) is not None:
+        pytest.skip(reason)
     dice = random.Random(20220713)
     acknowledged: list[Acknowledged] = []
     first = 0

@@ -12,7 +12,7 @@ import pytest
 from harness import servers
 from harness.wire import PULL_MESSAGE, Wire, pull_fields, record_bodies, send_fields
 
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import refusal
 
 SEND_BATCH_MESSAGE = 320
 TOPIC = "KilledBatches"
@@ -104,8 +104,8 @@ def test_every_acknowledged_batch_is_complete_and_no_batch_is_partial(
     lanes: int,
     campaign: Callable[[str, int], None],
 ) -> None:
-    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
-        pytest.skip(refusal)
+    if (reason := refusal(backend, str(tmp_path))) is not None:
+        pytest.skip(reason)
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     broker = servers.broker(
         *("congreve", tmp_path / "broker", namesrv.address),

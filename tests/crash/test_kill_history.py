@@ -10,7 +10,7 @@ import pytest
 from wholebroker.checker import listed
 from wholebroker.lives import BrokerRuns
 
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import refusal
 
 #: Backend, policy and networkThreads. Over mapped files a killed process loses nothing with either
 #: policy.
@@ -41,8 +41,8 @@ def test_kills_of_a_broker_break_no_promise(
     campaign: Callable[[str, int], None],
 ) -> None:
     """500 kills over the three backends from 1,000 rounds on."""
-    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
-        pytest.skip(refusal)
+    if (reason := refusal(backend, str(tmp_path))) is not None:
+        pytest.skip(reason)
     kills = max(1, kill_rounds // 20) if kill_rounds > SHORT else 1
     way = f"{backend}, {policy}, networkThreads={lanes}"
     wrong: list[str] = []

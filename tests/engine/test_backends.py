@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,12 +21,12 @@ from congreve.engine.state.tuned import (
     tuned_path,
 )
 from congreve.engine.store import MessageStore
+from congreve.io_backends.backends import BACKENDS, refusal
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.fault.fault import FaultBackend
 from congreve.io_backends.fault.plan import Fault, FaultPlan
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.io_backends.pool import PoolBackend
-from congreve.io_backends.probe import uring_refusal
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
@@ -117,10 +118,15 @@ def test_a_pool_larger_than_the_memory_is_refused_unless_swapping_is_allowed(
     make_backend(config_of(tmp_path, ioBackend="pool", transientStorePoolLocked="false", **sizes))
 
 
+def refuse_uring(monkeypatch: pytest.MonkeyPatch, refusal: Callable[[str, int], str]) -> None:
+    refused = BACKENDS["uring"]._replace(refusal=refusal)
+    monkeypatch.setattr("congreve.engine.backends.BACKENDS", {**BACKENDS, "uring": refused})
+
+
 def test_a_forbidden_ring_is_replaced_and_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("congreve.engine.backends.uring_refusal", lambda *_: "no, not here")
+    refuse_uring(monkeypatch, lambda *_: "no, not here")
     with caplog.at_level(logging.WARNING):
         assert isinstance(make_backend(config_of(tmp_path, ioBackend="uring")), PoolBackend)
         large = config_of(tmp_path, mappedFileSizeCommitLog=str(1 << 30))
@@ -196,7 +202,7 @@ def test_auto_probes_the_ring_only_for_synced_large_segments(
         asked.append(folder)
         return "no"
 
-    monkeypatch.setattr("congreve.engine.backends.uring_refusal", refuse)
+    refuse_uring(monkeypatch, refuse)
     store = tmp_path / "deep" / "store"
     large = str(1 << 30)
     for settings in (
@@ -211,9 +217,7 @@ def test_auto_probes_the_ring_only_for_synced_large_segments(
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_stores_change_backends_and_keep_every_message(tmp_path: Path, flush: str) -> None:
-    names = ["mmap", "pool"]
-    if uring_refusal(str(tmp_path)) is None:
-        names.append("uring")
+    names = [name for name in BACKENDS if refusal(name, str(tmp_path)) is None]
     written = 0
     order = [*names, names[0], *reversed(names)]  # each of them opens what each other one wrote
     for name in order:

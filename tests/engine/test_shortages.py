@@ -16,6 +16,7 @@ from congreve.engine.health import Health, may_have_lost
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.engine.store_files.verify import StoreExaminer
+from congreve.io_backends.backends import BACKENDS
 from congreve.io_backends.errors import BackendError, SyncError
 from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record
@@ -100,7 +101,7 @@ def test_an_index_file_that_could_not_be_created_is_created_later(tmp_path: Path
         assert len(os.listdir(tmp_path / "index")) == 2
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_messages_are_refused_until_the_next_segment_can_be_created(
     tmp_path: Path, backend: str
 ) -> None:

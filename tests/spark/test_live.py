@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from congreve.io_backends.probe import uring_refusal
+from congreve.io_backends.backends import BACKENDS, refusal
 from congreve.spark.batch import BatchReader
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
@@ -60,12 +60,12 @@ def rows(root: Path) -> list[dict[str, Any]]:
     return [row for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_acknowledged_messages_are_read_completely_and_in_order(
     tmp_path: Path, backend: str
 ) -> None:
-    if backend == "uring" and (refusal := uring_refusal(str(tmp_path))) is not None:
-        pytest.skip(refusal)
+    if (reason := refusal(backend, str(tmp_path))) is not None:
+        pytest.skip(reason)
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path), backend, str(COUNT), str(BATCH)],
         stdin=subprocess.PIPE,

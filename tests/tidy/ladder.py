@@ -78,6 +78,7 @@ _ROOMS = {
         backend disk mapping window
         fault files mapped measure pages pool uring
         probe
+        backends
         """,
     "engine": """
         errors file_sizes format health results rounds

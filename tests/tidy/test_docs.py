@@ -17,6 +17,7 @@ import pytest
 from congreve.base import settings
 from congreve.broker.config import TABLES
 from congreve.console.main import COMMANDS
+from congreve.io_backends.backends import BACKENDS
 from congreve.namesrv.config import NamesrvConfig
 
 from . import request_page
@@ -119,6 +120,13 @@ def test_links_of_settings_have_a_target(reference: ModuleType) -> None:
 def test_the_table_of_requests_is_that_of_the_code() -> None:
     text = request_page.PAGE.read_text()
     assert request_page.with_tables(text) == text, "PYTHONPATH=tests python -m tidy.request_page"
+
+
+def test_each_backend_is_explained() -> None:
+    page = (ROOT / "docs" / "tuning.md").read_text()
+    assert not [
+        kind.name for kind in BACKENDS.values() if f"\n| `{kind.name}` | {kind.text} |" not in page
+    ]
 
 
 def test_every_command_is_in_the_reference(reference: ModuleType) -> None:

@@ -21,11 +21,10 @@ from congreve.engine.results import PutStatus
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
 from congreve.io_backends.backend import Backend
+from congreve.io_backends.backends import BACKENDS, Options
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.faulty import Failpoint, FaultyFileSystem
 from congreve.io_backends.files.file_system import DISK, FileSystem
-from congreve.io_backends.mapped.mapped import MmapBackend
-from congreve.io_backends.pool import PoolBackend
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
@@ -50,13 +49,7 @@ def config_of(root: str) -> StoreConfig:
 
 
 def backend_of(name: str) -> Backend:
-    if name == "mmap":
-        return MmapBackend(prewrites=True)
-    if name == "pool":
-        return PoolBackend(prewrites=True)
-    from congreve.io_backends.uring.uring import UringBackend
-
-    return UringBackend(window=1 << 20)
+    return BACKENDS[name].make(Options(locked=True, window=1 << 20))
 
 
 def body_of(number: int) -> bytes:

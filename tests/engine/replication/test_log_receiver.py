@@ -11,8 +11,8 @@ from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.watch import watch
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.store import MessageStore
+from congreve.io_backends.backends import BACKENDS, refusal
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.probe import uring_refusal
 from congreve.records.message.message import Record
 
 SEGMENT = 1 << 16
@@ -163,12 +163,12 @@ def test_a_receiver_continues_after_a_restart(master: MessageStore, tmp_path: Pa
         assert queues_of(slave) == queues_of(master)
 
 
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_log_begins_at_the_first_offset_of_an_old_master(
     master: MessageStore, tmp_path: Path, backend: str
 ) -> None:
-    if backend == "uring" and uring_refusal(str(tmp_path), SEGMENT) is not None:
-        pytest.skip("the kernel refuses io_uring")
+    if (reason := refusal(backend, str(tmp_path), SEGMENT)) is not None:
+        pytest.skip(reason)
     settings = {"flush_disk_type": "SYNC_FLUSH", "io_backend": backend}
     data, begin = log_of(master), 2 * SEGMENT
     folder = tmp_path / backend
