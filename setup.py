@@ -12,8 +12,11 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-SETUPTOOLS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]
+TOOL = tomllib.loads(Path("pyproject.toml").read_text())["tool"]
+SETUPTOOLS = TOOL["setuptools"]
 PACKAGE_DIR: dict[str, str] = SETUPTOOLS["package-dir"]
+# Sources of the client, which is all that is compiled on other systems than Linux.
+PORTABLE: list[str] = TOOL["congreve"]["portable"]
 NAMESPACE = Path("build/namespace")
 # What compiled modules have in common (memoryviews, functions, exceptions); Cython generates it.
 SHARED = "congreve.base.cython_shared"
@@ -112,6 +115,7 @@ def extensions() -> list[Extension]:
         )
         for package, folder in PACKAGE_DIR.items()
         for source in sorted(Path(folder).rglob("*.pyx"))
+        if sys.platform == "linux" or any(map(source.match, PORTABLE))
         if source.parent not in LIBRARIES or has_header(LIBRARIES[source.parent])
     ]
     if not found:

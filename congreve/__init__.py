@@ -66,7 +66,12 @@ if not TYPE_CHECKING:  # for which each name would exist
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module(_MODULES[name]), name)
+        try:
+            value: object = getattr(import_module(_MODULES[name]), name)
+        except ModuleNotFoundError as error:
+            from congreve.base.extras import missing_package
+
+            raise missing_package(error) or error from error
         globals()[name] = value
         return value
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.base.extras import missing_package
 from congreve.console.option_types import FiniteRange
 from congreve.console.report import done, output_option, print_json
 
@@ -421,9 +422,7 @@ def _topic_table(
         from congreve.lake.durable import SCHEMA
         from congreve.lake.table import TopicTable, open_catalog
     except ModuleNotFoundError as error:
-        raise CongreveError(
-            f"{error.name} is not installed: pip install 'congreve[lake]'"
-        ) from error
+        raise missing_package(error, "lake") or error from error
     tables = open_catalog(warehouse, catalog, dict(map(_key_value, properties)))
     schema = SCHEMA.remove(SCHEMA.get_field_index("body")) if drop_bodies else SCHEMA
     return TopicTable(tables, table or f"rocketmq.{topic}", schema, partition)
@@ -468,7 +467,5 @@ def _body_schema(topic: str, bodies: tuple[str, ...]) -> BodySchema | None:
     try:
         from congreve.lake.bodies.body_schema import load_schema
     except ModuleNotFoundError as error:
-        raise CongreveError(
-            f"{error.name} is not installed: pip install 'congreve[lake]'"
-        ) from error
+        raise missing_package(error, "lake") or error from error
     return load_schema(chosen[0])

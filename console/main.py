@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.base.extras import MissingPackageError, missing_package
 from congreve.base.version import __version__
 
 SECTIONS = {
@@ -143,13 +144,25 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; a CongreveError becomes one line on stderr and exit code 1."""
+    """Run the command line; a CongreveError becomes one line on stderr and exit code 1, or 2 if
+    packages of an extra are missing."""
     _fill_standard_descriptors()
     try:
         cli(prog_name="congreve")
+    except MissingPackageError as error:
+        _end(error, 2)
     except CongreveError as error:
-        click.echo(f"congreve: {error}", err=True)
-        sys.exit(1)
+        _end(error, 1)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error)
+        if missing is None:
+            raise
+        _end(missing, 2)
+
+
+def _end(error: CongreveError, code: int) -> None:
+    click.echo(f"congreve: {error}", err=True)
+    sys.exit(code)
 
 
 def _fill_standard_descriptors() -> None:

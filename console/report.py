@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -68,15 +69,15 @@ def show(
     """Print rows that all have the same keys.
 
     JSON has the values as they are. A table's heads are the keys, with blanks and without the unit
-    of a column of `shown`; without rows it is the word `none`. Where stdout is no terminal, a line
-    of the keys and one of each row have columns of equal width. Cells of the columns `whole` are
-    not broken into lines: a user copies them. With `expand` a terminal that is too narrow for one
+    of a column of `shown`; without rows it is the word `none`. Where stdout is no terminal, and
+    without rich, a line of the keys and one of each row have columns of equal width. Cells of the
+    columns `whole` are not broken into lines: a user copies them. With `expand` a terminal that is too narrow for one
     line of each row shows a block of lines of each row instead.
     """
     if output == "json":
         print_json(list(rows))
         return
-    is_plain = not is_terminal()
+    is_plain = not is_terminal() or find_spec("rich") is None
     if not rows:
         click.echo("none" if title is None else f"{title}: none", err=is_plain)
         return

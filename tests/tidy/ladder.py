@@ -56,7 +56,7 @@ JOBS = {
 
 _ROOMS = {
     "base": """
-        atomic byte_buffer byte_size clock cursor errors forks limited_log properties pthread
+        atomic byte_buffer byte_size clock cursor errors extras forks limited_log properties pthread
         settings slices steps version
         table_limit
         """,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.base.extras import missing_package
 from congreve.console.connection import connection, namesrv_option
 from congreve.console.daemon.daemon_log import log_options, start_log
 from congreve.console.daemon.notify import Notifier
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from congreve.console.web.options import Options
 
 PORT = 8080
-EXTRA = "congreve[console]"
 SWITCH_S = 0.001
 M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 LARGE_BLOCK = 128 << 10
@@ -124,7 +124,7 @@ def console(
     try:
         import congreve.console.web.serving.server  # noqa: F401
     except ModuleNotFoundError as error:
-        raise CongreveError(f"the console needs {error.name}: pip install {EXTRA}") from error
+        raise missing_package(error, "console") or error from error
     from congreve.console.web.options import Options
 
     options = Options(
