@@ -71,8 +71,8 @@ def show(
     JSON has the values as they are. A table's heads are the keys, with blanks and without the unit
     of a column of `shown`; without rows it is the word `none`. Where stdout is no terminal, and
     without rich, a line of the keys and one of each row have columns of equal width. Cells of the
-    columns `whole` are not broken into lines: a user copies them. With `expand` a terminal that is too narrow for one
-    line of each row shows a block of lines of each row instead.
+    columns `whole` are not broken into lines: a user copies them. With `expand` a terminal that is
+    too narrow for one line of each row shows a block of lines of each row instead.
     """
     if output == "json":
         print_json(list(rows))
