@@ -37,7 +37,7 @@ async def run(folder: Path, rate: int, seconds: int, lag_ms: int, nice: int | No
         await asyncio.to_thread(create_load_topic, broker.address, load.queues)
         await asyncio.sleep(READY_S)
         if nice is not None:
-            os.setpriority(os.PRIO_PROCESS, broker._lake.pid, nice)
+            os.setpriority(os.PRIO_PROCESS, broker._beside.lake.pid, nice)
         begun = time.monotonic()
         for number in range(seconds):
             await asyncio.to_thread(generator.run, broker.port, load)

@@ -9,10 +9,13 @@ from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.stats import BrokerStats, Totals
+from congreve.broker.managers import Managers
+from congreve.broker.message_paths import MessagePaths
 from congreve.broker.replication.state import ReplicationState
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import KVTable
 from congreve.remoting.messages.codes import VERSION
+from congreve.remoting.transport.guard import ConnectionGuard
 
 VERSION_NAME = "V4_9_4"
 AGE_S = 0.1
@@ -171,3 +174,24 @@ class RuntimeInfo:
 
 def _pulls(totals: Totals) -> int:
     return totals.found + totals.missed
+
+
+def runtime_info_of(
+    managers: Managers,
+    paths: MessagePaths,
+    guard: ConnectionGuard,
+    replication: Callable[[], ReplicationState],
+) -> RuntimeInfo:
+    """The figures of brokerStatus."""
+    return RuntimeInfo(
+        config=managers.config,
+        store=managers.store,
+        stats=managers.stats,
+        clock=managers.clock,
+        waiting=lambda: paths.waiting()[0],
+        delayed=managers.delayed.levels.pending,
+        connections=guard.counts,
+        unsaved=managers.trouble,
+        replication=replication,
+        put_latency=PutLatency(lambda: paths.put_times),
+    )

@@ -294,7 +294,7 @@ def test_joins_and_leaves_of_a_thousand_members_block_the_loop_for_less_than_5_m
 def test_no_scrape_blocks_the_loop_of_a_large_broker_for_5_ms(
     big: BigBroker, callback_times: Any, enough: int, page: str
 ) -> None:
-    scrape = getattr(big.broker._metrics, page)
+    scrape = getattr(big.broker._monitors.metrics, page)
     held_s, answer = big.run(hold_s(callback_times, lambda: scrape(""), enough))
     assert sum(map(len, answer.body)) > 0
     assert held_s < limit_s(LIMIT_S), callback_times.place

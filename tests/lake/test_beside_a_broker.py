@@ -28,7 +28,7 @@ def test_messages_of_a_running_broker_reach_the_table(tmp_path: Path) -> None:
         "mappedFileSizeCommitLog": 1 << 20,
     }
     with congreve.serve(tmp_path / "data", **settings) as node:
-        lake = node.broker._lake
+        lake = node.broker._beside.lake
         assert lake is not None
         with node.producer("writers") as producer:
             for number in range(20):

@@ -135,7 +135,7 @@ _ROOMS = {
         managers message_paths
         replication
         admin metrics registration
-        processors
+        assembly
         broker
         election pair
         """,

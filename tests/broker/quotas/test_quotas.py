@@ -74,8 +74,8 @@ async def test_sends_beyond_the_quota_are_refused(tmp_path: Path) -> None:
         assert 5 <= codes[0] <= 5 + 5 * seconds + 1
         assert broker.store.queues.get("T", 0).max == codes[0]
         assert (await send_many(tool, "U", 30))[0] == 30
-        assert broker._quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
-        ((shown, counts),) = broker._quotas.limited_by_name()
+        assert broker._access.quotas.limited()[Kind.TOPIC, 0] == codes[BUSY] > 0
+        ((shown, counts),) = broker._access.quotas.limited_by_name()
         assert (shown, counts) == (quota, (codes[BUSY], 0, 0, 0, 0))
 
 
@@ -110,7 +110,7 @@ async def test_a_pull_waits_until_its_quota_has_room(tmp_path: Path) -> None:
         seconds = time.monotonic() - begin
         # Three answers of 32 messages: the bucket covers the first, the last one overdraws it.
         assert seconds >= 1
-        assert broker._quotas.limited()[Kind.GROUP, 2] > 0
+        assert broker._access.quotas.limited()[Kind.GROUP, 2] > 0
 
 
 async def test_a_pull_that_may_not_wait_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_pulls_that_wait_have_a_quota(tmp_path: Path) -> None:
             more, waiting = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
             refused |= more
         assert {pull.result().code for pull in refused} == {215}
-        assert broker._quotas.limited()[Kind.GROUP, Use.HELD_PULLS] == 3
+        assert broker._access.quotas.limited()[Kind.GROUP, Use.HELD_PULLS] == 3
         assert (await tool.send("T", b"news")).code == 0
         for answer in await asyncio.gather(*waiting):
             assert b"news" in answer.body
@@ -204,7 +204,7 @@ async def test_ends_of_transactions_are_charged_and_not_refused(tmp_path: Path) 
             if each is not None
         ]
         QuotaFile(str(tmp_path)).set(Quota(Kind.GROUP, "P", Limits(send_messages=1)))
-        await broker._quotas.follow()
+        await broker._access.quotas.follow()
         for queue_offset, physical_offset in halves * 2:
             ended = await tool.commit_half(queue_offset, physical_offset)
             assert ended.code in (0, 1)  # 1: it has ended before
@@ -231,17 +231,17 @@ async def test_a_changed_file_takes_effect(tmp_path: Path) -> None:
     async with broker_with(tmp_path) as (broker, tool):
         file = QuotaFile(str(tmp_path))
         file.set(Quota(Kind.TOPIC, EVERY_NAME, Limits(send_messages=1)))
-        await broker._quotas.follow()
+        await broker._access.quotas.follow()
         assert (await send_many(tool, "T", 40))[BUSY] > 0
         file.delete(Kind.TOPIC, EVERY_NAME)
-        await broker._quotas.follow()
-        assert not broker._quotas.table
+        await broker._access.quotas.follow()
+        assert not broker._access.quotas.table
         assert (await send_many(tool, "T", 40))[0] == 40
         file.set(Quota(Kind.TOPIC, "U", Limits(send_messages=1)))
-        await broker._quotas.follow()
+        await broker._access.quotas.follow()
         Path(file.path).write_text("topic: {T: {sendMessages: -1}}")
-        await broker._quotas.follow()
-        assert [quota.name for quota, _ in broker._quotas.limited_by_name()] == ["U"]
+        await broker._access.quotas.follow()
+        assert [quota.name for quota, _ in broker._access.quotas.limited_by_name()] == ["U"]
 
 
 async def test_defaults_of_broker_conf_change_over_the_network(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ async def test_heartbeats_have_a_quota(tmp_path: Path) -> None:
         codes = Counter([(await tool.heart_beat("G", "T")).code for _ in range(8)])
         assert 2 <= codes[0] <= 2 + 2 * (time.monotonic() - begin) + 1
         assert codes[0] + codes[BUSY] == 8
-        assert broker._quotas.limited()[Kind.ADDRESS, Use.HEARTBEATS] == codes[BUSY]
+        assert broker._access.quotas.limited()[Kind.ADDRESS, Use.HEARTBEATS] == codes[BUSY]
         assert (await send_many(tool, "T", 8))[0] == 8
 
 

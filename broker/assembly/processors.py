@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from congreve.broker.accounts.access_control import AccessControl
@@ -14,7 +15,7 @@ from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.settings import ConfigAdminProcessor
 from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.delay.processor import DelayedMessageProcessor
-from congreve.broker.figures.put_latency import PutLatency
+from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
@@ -28,7 +29,6 @@ from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.broker.send.reserved_properties import MayWrite
 from congreve.broker.send.send_back import SendBackProcessor
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.guard import ConnectionGuard
 
 Announced = Callable[[float], Awaitable[None]]
 """Waits, for some seconds at most, until name servers have all topics."""
@@ -44,27 +44,32 @@ class Processor(Protocol):
 def all_handlers(
     managers: Managers,
     paths: MessagePaths,
-    settings: ConfigAdminProcessor,
+    config_path: Path | None,
+    config_changed: Callable[[set[str]], Awaitable[None]],
     announced: Announced,
     runtime_info: RuntimeInfo,
     access: AccessControl | None,
     replication: Callable[[], ReplicationState],
     copies: TableCopies,
 ) -> dict[int, Handler]:
-    """The handlers of all request codes of one broker."""
+    """The handlers of all request codes of one broker, which answer their errors.
+
+    `config_changed` gets the keys of settings that have changed.
+    """
+    config, store = managers.config, managers.store
     processors: tuple[Processor, ...] = (
         *_message_processors(managers, paths, None if access is None else access.may_write),
         *_client_processors(managers, announced),
         *_admin_processors(managers, announced),
         _broker_processor(managers, runtime_info),
-        settings,
-        AccountAdminProcessor(managers.config, access),
-        ReplicationAdminProcessor(managers.config, managers.store, replication),
+        ConfigAdminProcessor(config, config_path, config_changed, managers.clock, store.files),
+        AccountAdminProcessor(config, access),
+        ReplicationAdminProcessor(config, store, replication),
         copies,
     )
-    return {
-        code: handler for processor in processors for code, handler in processor.handlers().items()
-    }
+    return answer_errors(
+        {code: handler for each in processors for code, handler in each.handlers().items()}
+    )
 
 
 def _message_processors(
@@ -186,25 +191,4 @@ def _broker_processor(managers: Managers, runtime_info: RuntimeInfo) -> Processo
         delay_offsets=managers.delayed.levels.wrapper,
         runtime_info=runtime_info,
         pieces=managers.pieces,
-    )
-
-
-def runtime_info_of(
-    managers: Managers,
-    paths: MessagePaths,
-    guard: ConnectionGuard,
-    replication: Callable[[], ReplicationState],
-) -> RuntimeInfo:
-    """The figures of brokerStatus."""
-    return RuntimeInfo(
-        config=managers.config,
-        store=managers.store,
-        stats=managers.stats,
-        clock=managers.clock,
-        waiting=lambda: paths.waiting()[0],
-        delayed=managers.delayed.levels.pending,
-        connections=guard.counts,
-        unsaved=managers.trouble,
-        replication=replication,
-        put_latency=PutLatency(lambda: paths.put_times),
     )
