@@ -9,6 +9,9 @@ from congreve.base import settings
 from congreve.broker import java_properties
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError
+from congreve.engine.errors import StoreConfigError
+from congreve.engine.state.sizes import adopt_sizes
+from congreve.errors import CongreveError
 
 
 def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
@@ -25,30 +28,43 @@ def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
 
 
 class LoadedConfig(NamedTuple):
-    """The result of load_config(); `unknown` has (line, key) of each key without effect."""
+    """Settings of a broker; `unknown` has (line, key) of each key without effect, 0: an override.
+
+    `lines` has the line of each key of the file.
+    """
 
     config: BrokerConfig
     unknown: list[tuple[int, str]]
+    lines: dict[str, int]
 
 
-def load_config(path: str | Path, overrides: Mapping[str, str] | None = None) -> LoadedConfig:
-    """Read a broker.conf; `overrides` have the same keys and take precedence over the file.
+def load_config(
+    path: str | Path | None, overrides: Mapping[str, str] | None = None
+) -> LoadedConfig:
+    """Read a broker.conf, if any; `overrides` have the same keys and take precedence.
 
-    Raises ConfigError with the line for a file or value that cannot be used.
+    Sizes of files that neither names are those of the store. Raises ConfigError with the line for a
+    file or value that cannot be used, StoreError if the store cannot be read.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = "" if path is None else Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    return parse_config(text, path, overrides)
+    loaded = parse_config(text, path, overrides)
+    named = {*loaded.lines, *(overrides or {})}
+    try:
+        adopt_sizes(loaded.config.store, named)
+    except StoreConfigError as error:
+        raise _located(error, path, loaded.lines) from error
+    return loaded
 
 
 def parse_config(
-    text: str, path: str | Path, overrides: Mapping[str, str] | None = None
+    text: str, path: str | Path | None, overrides: Mapping[str, str] | None = None
 ) -> LoadedConfig:
-    """load_config() of a text that is, or will be, in the file `path`."""
+    """load_config() of a text that is, or will be, in the file `path`, without a store."""
     try:
         entries = java_properties.parse(text)
     except ConfigError as error:
@@ -59,7 +75,14 @@ def parse_config(
     try:
         unknown = config.apply(values)
     except ConfigError as error:
-        named = [line for key, line in lines.items() if str(error).startswith(key)]
-        where = f"{path}:{named[0]}" if named else str(path)
-        raise ConfigError(f"{where}: {error}") from error
-    return LoadedConfig(config, [(lines[key], key) for key in unknown if key in lines])
+        raise _located(error, path, lines) from error
+    return LoadedConfig(config, [(lines.get(key, 0), key) for key in unknown], lines)
+
+
+def _located(
+    error: CongreveError, path: str | Path | None, lines: Mapping[str, int]
+) -> ConfigError:
+    """The error with the place of its key, with which its text begins."""
+    named = [line for key, line in lines.items() if str(error).startswith(key)]
+    where = "" if path is None else f"{path}:{named[0]}: " if named else f"{path}: "
+    return ConfigError(f"{where}{error}")

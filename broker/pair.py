@@ -7,6 +7,7 @@ with the other's master, and read the dead master's messages from its slave.
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
+from congreve.engine.state.sizes import adopt_sizes
 
 SLAVE_DISTANCE = 10
 """The port of the slave minus listenPort."""
@@ -58,7 +59,9 @@ def paired_slave(config: BrokerConfig) -> Broker | None:
             "pairAddress is a setting of a master with haMode=classic: the pair's slave starts with"
             " it"
         )
-    return Broker(slave_config(config))
+    slave = slave_config(config)
+    adopt_sizes(slave.store, ())
+    return Broker(slave)
 
 
 def slave_config(config: BrokerConfig) -> BrokerConfig:

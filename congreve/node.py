@@ -14,6 +14,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError
 from congreve.broker.pair import pair_broker_name, pair_master, paired_slave
 from congreve.broker.tls import server_settings
+from congreve.engine.state.sizes import adopt_sizes, small_sizes
 from congreve.name_server import name_server
 from congreve.remoting.loop.loop_thread import Lifecycle
 from congreve.remoting.transport.guard import most_connections
@@ -49,7 +50,8 @@ def serve(
     `path` is the folder for all files; it is created if missing. `settings` are keys of
     broker.conf, such as ``flushDiskType="ASYNC_FLUSH"``. Both servers listen on free ports of
     127.0.0.1 unless `namesrv_port`, listenPort and bindAddress say otherwise. SQL92 filters work,
-    unless enablePropertyFilter says otherwise. The name server also
+    unless enablePropertyFilter says otherwise. A new store has small files, unless
+    mappedFileSizeCommitLog, maxHashSlotNum and maxIndexNum say otherwise. The name server also
     listens at the addresses (host, port) of `namesrv_listeners`, and answers there with those that
     the broker advertises for a listener of that name. Raises ConfigError for an unknown or
     forbidden setting. Entering raises StoreError, BrokerError or RemotingError
@@ -123,6 +125,7 @@ class _Servers(Lifecycle):
         }
         self.path = path
         config = BrokerConfig().changed({**usual, **texts})
+        adopt_sizes(config.store, texts, small_sizes(config.store.max_message_size))
         if config.acl_enable and not (config.acl_folder and config.broker_access_key):
             raise ConfigError(
                 "aclEnable=true needs aclFolder, and brokerAccessKey, an administrator: the name"

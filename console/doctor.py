@@ -69,6 +69,7 @@ class Doctor:
         yield from self._settings()
         folder = self._existing_folder()
         yield from self._disk(folder)
+        yield from self._sizes()
         yield from self._backend(folder)
         yield from self._limits()
         yield from self._clock()
@@ -126,6 +127,18 @@ class Doctor:
             )
         else:
             yield Finding("disk", "ok", found)
+
+    def _sizes(self) -> Iterator[Finding]:
+        from congreve.engine.state.sizes import FileSizes
+
+        sizes = FileSizes.of(self._config.store).settings
+        if sizes:
+            yield Finding(
+                "file sizes",
+                "ok",
+                ", ".join(f"{key}={size}" for key, size in sizes.items()),
+                "a slave, or a RocketMQ broker with this store, needs the same lines",
+            )
 
     def _backend(self, folder: Path) -> Iterator[Finding]:
         from congreve.engine.state.tuned import load_tuned, machine_of
@@ -327,16 +340,11 @@ def _clock_state() -> int | None:
 @output_option
 def doctor(conf: Path | None, namesrv: str | None, store: Path | None, output: str) -> None:
     """Print a line for each check; exit code 1 if one of them failed."""
-    from congreve.broker.broker_conf import load_config, parse_config
+    from congreve.broker.broker_conf import load_config
 
     given = {"namesrvAddr": namesrv, "storePathRootDir": None if store is None else str(store)}
     overrides = {key: value for key, value in given.items() if value is not None}
-    loaded = (
-        parse_config("", "the defaults", overrides)
-        if conf is None
-        else load_config(conf, overrides)
-    )
-    findings = list(Doctor(loaded).findings())
+    findings = list(Doctor(load_config(conf, overrides)).findings())
     if output == "json":
         import msgspec
 

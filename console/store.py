@@ -31,6 +31,10 @@ def info(folder: Path, output: str) -> None:
         click.echo(msgspec.json.encode(found).decode())
     else:
         click.echo(_summary(found))
+        if found.sizes.settings:
+            click.echo("A RocketMQ broker, or a slave, needs these lines in its broker.conf:")
+            for key, size in found.sizes.settings.items():
+                click.echo(f"{key}={size}")
         show(
             [
                 {"topic": q.topic, "queue": q.queue_id, "min": q.min, "max": q.max}

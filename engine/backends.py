@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 #: Smaller segments fill up before zeros can be written ahead of the log.
-_URING_SEGMENT = 64 << 20
+_URING_SEGMENT = 32 << 20
 
 
 def make_backend(config: StoreConfig, files: FileSystem = DISK) -> Backend:
     """The backend of `ioBackend`. Raises BackendError if its settings cannot work.
 
     `auto` selects what `congreve tune` chose for this store and its flush policy. Without such a
-    choice it selects `uring` for SYNC_FLUSH in segments of 64 MiB and more, if a probe succeeds,
+    choice it selects `uring` for SYNC_FLUSH in segments of 32 MiB and more, if a probe succeeds,
     else `mmap`: a killed process loses nothing of a mapped file.
 
     A backend that the kernel, the container or the file system refuses is replaced by another, with

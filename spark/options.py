@@ -89,8 +89,8 @@ class Options:
     pull_timeout_ms: int = DEFAULT_TIMEOUT_MS
     pull_batch_size: int = DEFAULT_PULL_BATCH
     read_ahead: int = DEFAULT_READ_AHEAD
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 20_000_000
+    max_hash_slot_num: int = 0  # 0: as the store keeps it
+    max_index_num: int = 0
 
 
 NAMES = (
@@ -197,8 +197,8 @@ def parse(
         pull_timeout_ms=given.number("pullTimeoutMs", DEFAULT_TIMEOUT_MS),
         pull_batch_size=given.number("pullBatchSize", DEFAULT_PULL_BATCH),
         read_ahead=given.number("readAhead", DEFAULT_READ_AHEAD),
-        max_hash_slot_num=given.number("maxHashSlotNum", 5_000_000),
-        max_index_num=given.number("maxIndexNum", 20_000_000),
+        max_hash_slot_num=given.number("maxHashSlotNum", 0),
+        max_index_num=given.number("maxIndexNum", 0),
     )
 
 

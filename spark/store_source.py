@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.file_sizes import ENTRY_SIZE
+from congreve.engine.state.sizes import kept_sizes
 from congreve.engine.store_files.files import Entries, QueueFile, StoreFiles
 from congreve.engine.store_files.queue_scan import (
     WINDOW,
@@ -48,7 +49,11 @@ class StoreSource:
             self._files = StoreFiles(Path(path), Path(log) if log else None)
         except StoreFormatError as error:
             raise self._unreadable(error) from error
-        self._index_sizes = options.max_hash_slot_num, options.max_index_num
+        kept = kept_sizes(self._files.root)
+        self._index_sizes = (
+            options.max_hash_slot_num or kept.max_hash_slot_num,
+            options.max_index_num or kept.max_index_num,
+        )
         self._queues: dict[Queue, QueueFile] = {}
         self.bytes_read = 0
         """Bytes of entries and records that were read through this object."""

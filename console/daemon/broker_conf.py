@@ -52,20 +52,15 @@ def read_config(
     Raises ConfigError, click.BadParameter.
     """
     from congreve.broker.broker_conf import load_config
-    from congreve.broker.config import BrokerConfig
 
     overrides = dict(parse_setting(text) for text in settings)
     if namesrv_addr:
         overrides["namesrvAddr"] = namesrv_addr
-    if config_file:
-        config, unknown = load_config(config_file, overrides)
-        for line, key in unknown:
-            click.echo(f"congreve: {config_file}:{line}: {key} has no effect here", err=True)
-        return config
-    config = BrokerConfig()
-    for key in config.apply(overrides):
-        click.echo(f"congreve: {key} has no effect here", err=True)
-    return config
+    loaded = load_config(config_file, overrides)
+    for line, key in loaded.unknown:
+        where = f"{config_file}:{line}: " if line else ""
+        click.echo(f"congreve: {where}{key} has no effect here", err=True)
+    return loaded.config
 
 
 def parse_setting(text: str) -> tuple[str, str]:

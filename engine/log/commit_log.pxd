@@ -77,7 +77,7 @@ cdef class CommitLog:
     # The segment holding a physical offset, or None.
     cpdef Segment segment_at(self, int64_t physical_offset)
 
-    cdef object open_segment(self, Segment segment)
+    cdef object open_segment(self, Segment segment, bint first)
     cdef bint has_room(self, int64_t size) noexcept nogil
     cdef void write(self, const Message *message, int64_t size, ConsumeQueue queue,
                     int64_t store_timestamp) noexcept nogil

@@ -244,16 +244,19 @@ cdef class CommitLog:
         segment = self.made
         self.backend.attach(segment)
         self.made = None
-        self.open_segment(segment)
+        self.open_segment(segment, not self.segments)
         self.segments = (*self.segments, segment)
 
-    cdef object open_segment(self, Segment segment):
+    cdef object open_segment(self, Segment segment, bint first):
         self.active = segment
         self.backend.reached(self.max_offset)
         self.next_report = segment.base_offset
         self.prepare_at = segment.base_offset
         if self.segment_size >= PREPARE_AT_ONCE and not self.backend.prewrites:
             self.prepare_at += self.segment_size // 2
+        elif first:
+            # A few messages need one segment only. Smaller segments have no report in between.
+            self.prepare_at += self.segment_size // 8 // REPORT_STEP * REPORT_STEP
 
     # --- reading
 
@@ -354,7 +357,7 @@ cdef class CommitLog:
                 self.backend.attach(segment)
         self.segments = tuple(kept)
         self.max_offset = physical_offset
-        self.open_segment(active)
+        self.open_segment(active, True)
 
     def delete_oldest(self):
         """Remove the first segment; it is recycled when no view of it remains.

@@ -166,7 +166,8 @@ cdef class LogReceiver:
             if position + size != segment_end:
                 raise StoreFormatError(
                     f"the master's segment ends at {position + size}, this broker's at "
-                    f"{segment_end}: set the master's mappedFileSizeCommitLog"
+                    f"{segment_end}: set mappedFileSizeCommitLog={position + size - base}, as the "
+                    "master has it, and begin with an empty store"
                 )
             return segment_end if self.received == segment_end else position
         if (
@@ -175,6 +176,14 @@ cdef class LogReceiver:
             and self.received < position + size <= segment_end - layout.BLANK_MIN
         ):
             return position
+        if stop == STOP_BAD and position + size > segment_end - layout.BLANK_MIN and (
+            load_i32(segment.data + (position - base) + layout.AT_MAGIC) == layout.RECORD_MAGIC
+        ):
+            raise StoreFormatError(
+                f"the master's record at {position} goes beyond this broker's segment, which ends "
+                f"at {segment_end}: set mappedFileSizeCommitLog as the master has it, larger than "
+                f"{segment.size}, and begin with an empty store"
+            )
         raise StoreFormatError(
             f"the {self.received - position} bytes that arrived for {position} are not a record"
         )

@@ -2,14 +2,13 @@
 
 import os
 import uuid
-from contextlib import suppress
 
 import msgspec
 
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
 
-NAME = "identity.json"
+IDENTITY_FILE = "identity.json"
 
 
 class IdentityFile:
@@ -19,7 +18,7 @@ class IdentityFile:
     """
 
     def __init__(self, own_dir: str, *, files: FileSystem = DISK, read_only: bool = False) -> None:
-        path = os.path.join(own_dir, NAME)
+        path = os.path.join(own_dir, IDENTITY_FILE)
         self._file = StateFile(path, files=files, read_only=read_only)
 
     def load(self) -> str | None:
@@ -34,13 +33,6 @@ class IdentityFile:
         made = uuid.uuid4().hex
         self._file.replace(seal(msgspec.json.encode(made)))
         return made
-
-
-def forget_unused(own_dir: str, files: FileSystem) -> None:
-    """Remove the id of a store whose first start has failed and that has no other state."""
-    with suppress(OSError):
-        if [entry.name for entry in files.entries(own_dir)] == [NAME]:
-            files.remove(os.path.join(own_dir, NAME))
 
 
 def _parse(text: str) -> str:

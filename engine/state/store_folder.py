@@ -8,9 +8,10 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.queue_table import QueueTable
-from congreve.engine.state.identity import IdentityFile, forget_unused
+from congreve.engine.state.identity import IDENTITY_FILE, IdentityFile
 from congreve.engine.state.lock import FolderLock, StoreLock
 from congreve.engine.state.part_owners import PartOwners
+from congreve.engine.state.sizes import SIZES_FILE
 from congreve.io_backends.files.file_system import DISK, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -94,8 +95,17 @@ class StoreFolder:
         if not self._lock.is_new:
             self._lock.release()
             return
-        forget_unused(self._config.own_dir, self._files)
+        self._forget_first_state()
         for folder in (self._config.commit_log_dir, self._config.own_dir):
             with suppress(OSError):
                 self._files.remove_folder(folder)
         self._lock.remove()
+
+    def _forget_first_state(self) -> None:
+        """Remove what a start writes first, where there is no other state."""
+        own_dir = self._config.own_dir
+        with suppress(OSError):
+            names = {entry.name for entry in self._files.entries(own_dir)}
+            if names <= {IDENTITY_FILE, SIZES_FILE}:
+                for name in names:
+                    self._files.remove(os.path.join(own_dir, name))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.state.lock import is_held
+from congreve.engine.state.sizes import SIZES_FILE, FileSizes, sizes_in
 from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
 from congreve.io_backends.files.file_system import DISK, FileSystem
 from congreve.io_backends.mapping import Mapping
@@ -42,6 +44,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     last_store_timestamp: int
     checkpoint_timestamp: int
     index_files: int
+    sizes: FileSizes
     queues: list[QueueInfo]
     problems: list[str]  # missing and truncated segments; verify() finds more
 
@@ -124,12 +127,21 @@ class StoreExaminer:
             last_store_timestamp=last.last_store_timestamp,
             checkpoint_timestamp=times.min_timestamp,
             index_files=len(self._reader.entries(self._root / "index")),
+            sizes=self._sizes(),
             queues=[
                 QueueInfo(queue.topic, queue.queue_id, queue.min, queue.max)
                 for queue in self._queues()
             ],
             problems=self._misfits,
         )
+
+    def _sizes(self) -> FileSizes:
+        """Those that the store keeps, or else RocketMQ's with the size of the segments."""
+        kept = self._reader.read_all(self._root / "congreve" / SIZES_FILE)
+        with suppress(ValueError, msgspec.MsgspecError):
+            if kept is not None:
+                return sizes_in(kept.decode())
+        return FileSizes(mapped_file_size_commit_log=self._size) if self._size else FileSizes()
 
     def _last_used(self) -> int:
         """Index of the last segment that begins with a record; the reference prepares empty ones.

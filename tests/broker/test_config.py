@@ -28,7 +28,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_distributed_broker_conf_is_read(tmp_path: Path) -> None:
-    config, unknown = load_config(write(tmp_path, SHIPPED))
+    config, unknown, _ = load_config(write(tmp_path, SHIPPED))
     assert config.broker_name == "broker-a"
     assert config.store.file_reserved_time == 48
     assert config.store.flush_disk_type == "ASYNC_FLUSH"

@@ -84,6 +84,16 @@ def test_a_clock_behind_the_store_is_reported(tmp_path: Path) -> None:
     assert late["clock and store"].state == "fail"
 
 
+def test_sizes_that_a_slave_and_rocketmq_need_are_named(tmp_path: Path) -> None:
+    assert "file sizes" not in doctor_of(tmp_path)
+    with serve(tmp_path):
+        pass
+    finding = doctor_of(tmp_path)["file sizes"]
+    assert "mappedFileSizeCommitLog=33554432" in finding.found
+    info = congreve("store", "info", str(tmp_path / "store"))
+    assert set(finding.found.split(", ")) <= set(info.stdout.splitlines())
+
+
 def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -182,7 +182,7 @@ def test_a_store_with_other_settings_is_refused_and_not_changed(tmp_path: Path) 
     with MessageStore(config_of(tmp_path)) as store:
         store.put(Record(topic="T", body=b"x"))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(StoreFormatError, match="4096 bytes, but the settings say 8192"):
+    with pytest.raises(StoreFormatError, match=r"=8192: the files of .* were made with .*=4096"):
         MessageStore(config_of(tmp_path, mapped_file_size_commit_log=8192)).start()
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     with MessageStore(config_of(tmp_path)) as store:  # the lock was given back

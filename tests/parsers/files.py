@@ -35,6 +35,7 @@ from congreve.engine.state.exported import ExportedFile
 from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.part_owners import PartOwnerFile
 from congreve.engine.state.sealed import seal
+from congreve.engine.state.sizes import SizesFile
 from congreve.engine.state.tuned import load_tuned
 from congreve.engine.timer.index import TimerState
 from congreve.engine.timer.run import PAIR, Run
@@ -200,6 +201,13 @@ def _sealed_files() -> Iterator[Parser]:
         ("engine/state/identity.py", "engine/state/sealed.py"),
         _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
         [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "sizes of a store's files",
+        ("engine/state/sizes.py", "engine/state/sealed.py"),
+        _in_file("sizes.json", lambda path: SizesFile(str(path.parent)).load()),
+        [seal(b'{"mappedFileSizeCommitLog":33554432,"maxIndexNum":1000000}').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(

@@ -1,6 +1,7 @@
 """A node inside a program: name server, broker and their clients."""
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
@@ -26,6 +27,38 @@ def test_a_program_without_a_loop_sends_and_polls(tmp_path: Path) -> None:
             assert [message.body for message in consumer.poll()] == [b"hello"]
     names = {thread.name for thread in threading.enumerate()}
     assert not [name for name in names if name.startswith("congreve")]
+
+
+def test_one_message_takes_less_than_40_mib_of_disk(tmp_path: Path) -> None:
+    with congreve.serve(tmp_path) as node:
+        with node.producer("p") as producer:
+            producer.send(MESSAGE)
+        files = [path.stat() for path in tmp_path.rglob("*") if path.is_file()]
+        assert sum(file.st_blocks for file in files) * 512 < 40 << 20
+
+
+def test_files_keep_the_sizes_of_the_first_start(tmp_path: Path) -> None:
+    with congreve.serve(tmp_path):
+        pass
+    kept = {"mappedFileSizeCommitLog": "33554432", "maxHashSlotNum": "250000"}
+    path = tmp_path / "broker.conf"
+    path.write_text(f"storePathRootDir={tmp_path}/store\nlistenPort=0\nbrokerIP1={LOOPBACK}\n")
+    with congreve.Broker.from_conf(path) as broker:
+        assert kept.items() <= broker.config.as_properties().items()
+    path.write_text(f"storePathRootDir={tmp_path}/store\nmappedFileSizeCommitLog=1073741824\n")
+    with pytest.raises(ConfigError, match=r"broker.conf:2: mappedFileSizeCommitLog=1073741824: "):
+        congreve.Broker.from_conf(path)
+
+
+def test_small_files_hold_the_largest_message(tmp_path: Path) -> None:
+    largest = 8 << 20
+    with (
+        congreve.serve(tmp_path, maxMessageSize=largest) as node,
+        node.producer("p", max_message_size=largest) as producer,
+    ):
+        producer.send(congreve.Message(topic="orders", body=os.urandom(largest - 4096)))
+        size = node.broker.config.store.mapped_file_size_commit_log
+    assert size == 64 << 20
 
 
 def test_a_listener_is_called(tmp_path: Path) -> None:

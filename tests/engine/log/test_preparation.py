@@ -125,14 +125,25 @@ def test_a_prepared_segment_has_its_name_before_it_is_needed(tmp_path: Path) -> 
     assert not path.exists()
 
 
-def test_zeros_are_written_as_soon_as_a_segment_is_in_use(tmp_path: Path) -> None:
-    """Otherwise a segment would be full before zeros that are requested at its half are written."""
+def test_the_second_segment_is_made_when_an_eighth_of_the_first_is_full(tmp_path: Path) -> None:
+    """A few messages take one segment only; each later segment is made as soon as one is in use,
+    because it would be full before zeros that are requested at its half are written."""
     size = 64 << 20
     log = CommitLog(str(tmp_path / "commitlog"), size, MmapBackend(prewrites=True), ManualClock(1))
     log.load()
     queue = ConsumeQueue(str(tmp_path / "queue"), "T", 0)
-    log.append_record(Record(topic="T", body=BODY), queue)
-    wait_for(tmp_path / "commitlog" / f"{size:020d}")
+    second, third = (tmp_path / "commitlog" / f"{number * size:020d}" for number in (1, 2))
+    body = bytes(1 << 20)
+    threads = threading.active_count()
+    for _ in range(7):
+        log.append_record(Record(topic="T", body=body), queue)
+    assert threading.active_count() == threads
+    for _ in range(2):
+        log.append_record(Record(topic="T", body=body), queue)
+    wait_for(second)
+    while log.max_offset <= size:
+        log.append_record(Record(topic="T", body=body), queue)
+    wait_for(third)
     log.close()
 
 
