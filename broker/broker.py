@@ -27,6 +27,7 @@ from congreve.broker.message_paths import MessagePaths
 from congreve.broker.processes.beside import Beside
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import OpenArchive, checked_archive
+from congreve.broker.reachable import unreachable
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.replication import Replication
 from congreve.broker.tls import client_ssl, server_certificates
@@ -167,6 +168,8 @@ class Broker(Lifecycle):
         self._started = True
         self.store.on_shown = Coalesced(self._shown)
         self._monitors.set_log_levels()
+        for key, why in unreachable(self.config):
+            logger.warning("%s: %s", key, why)
         try:
             self._monitors.metrics.listen()
             await self._access.load()

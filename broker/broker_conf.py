@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from congreve.base import settings
+from congreve.base.errors import CongreveError
 from congreve.broker import java_properties
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError
+from congreve.broker.foreign_keys import FOREIGN_KEYS
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.state.sizes import adopt_sizes
-from congreve.errors import CongreveError
+
+LIKENESS = 0.7
+"""How alike a key and the one that was meant are (difflib's ratio)."""
 
 
 def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
@@ -21,10 +25,16 @@ def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
     """
     for key in keywords:
         if key not in all_settings():
-            like = get_close_matches(key, all_settings(), 1)
-            hint = f": did you mean {like[0]}?" if like else ": use a key of broker.conf"
-            raise ConfigError(f"{key} is not a broker setting{hint}")
+            raise ConfigError(without_effect(key))
     return {key: settings.as_text(value) for key, value in keywords.items()}
+
+
+def without_effect(key: str) -> str:
+    """Why a key has no effect: RocketMQ alone has it, or it is not spelled as a setting is."""
+    if key in FOREIGN_KEYS:
+        return f"{key}, a key of RocketMQ, has no effect here"
+    like = get_close_matches(key, [*all_settings(), *FOREIGN_KEYS], 1, LIKENESS)
+    return f"{key} is not a setting" + (f": did you mean {like[0]}?" if like else "")
 
 
 class LoadedConfig(NamedTuple):

@@ -292,7 +292,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
 
         Raises ConfigError when brokerIP1 cannot be resolved.
         """
-        return _ip_of(self.broker_ip1), self.listen_port
+        return ip_of(self.broker_ip1), self.listen_port
 
     @property
     def name_servers(self) -> list[str]:
@@ -379,7 +379,7 @@ def setting_rows() -> list[Row]:
 
 
 @lru_cache(maxsize=16)
-def _ip_of(host: str) -> str:
+def ip_of(host: str) -> str:
     """The address of a host; a name is looked up once, as in RocketMQ."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])

@@ -79,10 +79,17 @@ class Doctor:
     # --- settings
 
     def _settings(self) -> Iterator[Finding]:
-        if self._unknown:
-            keys = ", ".join(f"{key} (line {line})" for line, key in self._unknown)
-            yield Finding("settings", "warn", f"without effect: {keys}", "remove them or correct")
-        else:
+        from congreve.broker.broker_conf import without_effect
+        from congreve.broker.foreign_keys import FOREIGN_KEYS
+
+        misspelled = [(line, key) for line, key in self._unknown if key not in FOREIGN_KEYS]
+        for line, key in misspelled:
+            place = f" (line {line})" if line else ""
+            yield Finding("settings", "warn", without_effect(key) + place, "correct or remove it")
+        foreign = ", ".join(key for _, key in self._unknown if key in FOREIGN_KEYS)
+        if foreign:
+            yield Finding("settings", "ok", f"keys of RocketMQ without effect here: {foreign}")
+        elif not misspelled:
             yield Finding("settings", "ok", "every key of the file has an effect")
         if self._config.store.sync_flush:
             yield Finding("flush policy", "ok", "SYNC_FLUSH: acknowledged messages are on disk")

@@ -18,30 +18,40 @@ logger = logging.getLogger(__name__)
 
 ANSWER_S = 3.0
 """How long the broker waits for the answer of a name server, in seconds."""
+CURE = (
+    "start it with --acl-folder, or set aclOpenNameServers=true if only trusted machines can reach"
+    " it"
+)
 
 
-async def refuse_open_name_servers(config: BrokerConfig, answer_s: float = ANSWER_S) -> None:
-    """Ask all name servers without a signature for what only an administrator may read.
+async def refuse_open_name_servers(config: BrokerConfig) -> None:
+    """Raises ConfigError for name servers without accounts, TlsError for unusable settings of TLS.
 
     Does nothing without `aclEnable`, or with `aclOpenNameServers`. The log names a name server
-    that does not answer within `answer_s` seconds. Raises ConfigError if one answers with success,
-    and TlsError for settings of TLS that cannot be used.
+    that does not answer in time.
     """
     if not config.acl_enable or config.acl_open_name_servers:
         return
+    opened = await open_name_servers(config)
+    if opened:
+        raise ConfigError(
+            f"aclEnable=true, but the name server {', '.join(opened)} has no accounts, so any"
+            f" client can change its routes: {CURE}"
+        )
+
+
+async def open_name_servers(config: BrokerConfig, answer_s: float = ANSWER_S) -> list[str]:
+    """The name servers that answer, without a signature, what only an administrator may read.
+
+    Raises TlsError for settings of TLS that cannot be used.
+    """
     client = RemotingClient(timeout_s=answer_s, connect_timeout_s=answer_s, ssl=client_ssl(config))
     addresses = config.name_servers
     try:
         found = await asyncio.gather(*(_is_open(client, address) for address in addresses))
     finally:
         await client.close()
-    opened = [address for address, is_open in zip(addresses, found, strict=True) if is_open]
-    if opened:
-        raise ConfigError(
-            f"aclEnable=true, but the name server {', '.join(opened)} has no accounts, so any"
-            " client can change its routes: start it with --acl-folder, or set"
-            " aclOpenNameServers=true if only trusted machines can reach it"
-        )
+    return [address for address, is_open in zip(addresses, found, strict=True) if is_open]
 
 
 async def _is_open(client: RemotingClient, address: str) -> bool:

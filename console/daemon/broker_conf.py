@@ -51,7 +51,7 @@ def read_config(
 
     Raises ConfigError, click.BadParameter.
     """
-    from congreve.broker.broker_conf import load_config
+    from congreve.broker.broker_conf import load_config, without_effect
 
     overrides = dict(parse_setting(text) for text in settings)
     if namesrv_addr:
@@ -59,7 +59,7 @@ def read_config(
     loaded = load_config(config_file, overrides)
     for line, key in loaded.unknown:
         where = f"{config_file}:{line}: " if line else ""
-        click.echo(f"congreve: {where}{key} has no effect here", err=True)
+        click.echo(f"congreve: {where}{without_effect(key)}", err=True)
     return loaded.config
 
 

@@ -61,7 +61,7 @@ def test_small_limits_have_advice(tmp_path: Path) -> None:
     checks = ("settings", "flush policy", "open files", "mapped files", "swapping", "clock")
     assert set(states(findings, *checks)) == {"warn"}
     assert findings["locked memory"].state == "fail"
-    assert "noSuchKey (line 4)" in findings["settings"].found
+    assert findings["settings"].found == "noSuchKey is not a setting (line 4)"
     assert str(LEAST_FILES) in findings["open files"].advice
 
 

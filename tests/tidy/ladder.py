@@ -122,11 +122,11 @@ _ROOMS = {
         consumer admin
         """,
     "broker": """
-        errors after_repair coalesced ha_frames
+        errors after_repair coalesced foreign_keys ha_frames
         error_responses java_properties listeners log_levels quota_limits
         config_parts
         config
-        broker_conf metadata processes quotas tls
+        broker_conf metadata processes quotas reachable tls
         figures group
         accounts delay
         transaction

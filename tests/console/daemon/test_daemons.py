@@ -164,13 +164,18 @@ def test_unknown_keys_are_reported_and_do_not_prevent_a_start(tmp_path: Path) ->
     config = tmp_path / "broker.conf"
     config.write_text(
         f"# RocketMQ's\nlistenPort=0\nbrokerIP1=127.0.0.1\nstorePathRootDir={tmp_path / 's'}\n"
-        "noSuchKey=1\n"
+        "noSuchKey=1\nflushDiskTipe=SYNC_FLUSH\nuseEpollNativeSelector=true\nbrokerIP2=192.0.2.7\n"
     )
     daemon = Daemon("broker", "-c", str(config))
     assert daemon.ready.startswith("ready: broker")
     daemon.process.terminate()
     _, errors = daemon.process.communicate(timeout=90)
-    assert f"{config}:5: noSuchKey has no effect" in errors
+    assert f"{config}:5: noSuchKey is not a setting\n" in errors
+    assert f"{config}:6: flushDiskTipe is not a setting: did you mean flushDiskType?" in errors
+    assert f"{config}:7: useEpollNativeSelector, a key of RocketMQ, has no effect here" in errors
+    assert "namesrvAddr: it is not set" in errors
+    assert "brokerIP2: no interface of this machine has 192.0.2.7" in errors
+    assert "brokerIP1: " not in errors
 
 
 def test_the_error_for_an_invalid_value_names_its_line(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreConfigError, StoreFormatError
-from congreve.engine.offline.verify import StoreExaminer
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.engine.state.sizes import (
     FileSizes,
     SizesFile,
