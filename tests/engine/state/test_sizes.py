@@ -6,7 +6,6 @@ import pytest
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreConfigError, StoreFormatError
-from congreve.engine.store_files.verify import StoreExaminer
 from congreve.engine.state.sizes import (
     FileSizes,
     SizesFile,
@@ -15,6 +14,7 @@ from congreve.engine.state.sizes import (
     small_sizes,
 )
 from congreve.engine.store import MessageStore
+from congreve.engine.store_files.verify import StoreExaminer
 from congreve.records.message.message import Record
 
 SMALL = FileSizes(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=10, max_index_num=40)
