@@ -4,11 +4,9 @@ import msgspec
 
 from congreve.client.checks import check_topic
 from congreve.client.errors import InvalidSubscriptionError
+from congreve.records.filter.kinds import ALL, SQL92, TAG, split_tags
 from congreve.records.record import string_hash
 from congreve.remoting.messages.bodies import SubscriptionData
-
-ALL = "*"
-TAG, SQL92 = "TAG", "SQL92"
 
 
 class Sql(msgspec.Struct, frozen=True):
@@ -29,7 +27,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     def data(self, version: int) -> SubscriptionData:
         """The subscription as the heartbeat carries it; `version` is a time in milliseconds."""
-        tags = wanted_tags(self.expression) if self.tags is not None else []
+        tags = split_tags(self.expression) if self.tags is not None else []
         return SubscriptionData(
             topic=self.topic,
             sub_string=self.expression,
@@ -56,14 +54,9 @@ def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
         return Subscription(topic, wanted.expression, SQL92)
     if wanted.strip() in ("", ALL):
         return Subscription(topic, ALL, TAG)
-    tags = wanted_tags(wanted)
+    tags = split_tags(wanted)
     if not tags:
         raise InvalidSubscriptionError(
             f"subscription {wanted!r} of topic {topic} has no tag: use `*` or `A || B`"
         )
     return Subscription(topic, wanted, TAG, frozenset(tags))
-
-
-def wanted_tags(expression: str) -> list[str]:
-    """The tags of an expression ``A || B``."""
-    return [tag.strip() for tag in expression.split("||") if tag.strip()]

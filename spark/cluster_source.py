@@ -26,6 +26,7 @@ from congreve.engine.store_files.queue_scan import BATCH_BYTES, BATCH_ROWS
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import RecordError
+from congreve.records.filter.kinds import ALL, SQL92, TAG
 from congreve.records.message.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, UnreachableError, lost
 from congreve.spark.offsets import Offsets, Queue, Range
@@ -260,9 +261,9 @@ class ClusterSource:
                 reader.close()
 
     def _bulk_reader(self, queue: Queue, scan: Scan) -> BulkReader:
-        expression, kind = "*", "TAG"
+        expression, kind = ALL, TAG
         if scan.sql is not None:
-            expression, kind = scan.sql, "SQL92"
+            expression, kind = scan.sql, SQL92
         elif scan.tags is not None:
             expression = " || ".join(scan.tags)
         self._route(queue)

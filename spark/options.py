@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.filter.kinds import FILTERS, SQL92, compiler_of
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.spark.errors import OptionError
 from congreve.spark.offsets import EARLIEST, LATEST, Position, parse_offsets, parse_timestamps
@@ -339,14 +340,11 @@ def _assigned(brokers: Any) -> dict[str | None, tuple[int, ...]]:
 
 def record_filter(expression: str) -> RecordFilter:
     """A compiled SQL92 expression. Raises FilterSyntaxError when it is malformed."""
-    # Imported here because only a read with SQL92 needs the parser (lark), in tasks too.
-    from congreve.records.filter.syntax import FilterCompiler
-
-    return FilterCompiler().compile(expression)
+    return compiler_of(SQL92).compile(expression)
 
 
 def _filter(given: _Given) -> Filter:
-    kind = given.one_of("expressionType", ("tag", "sql92"))
+    kind = given.one_of("expressionType", tuple(map(str.lower, FILTERS)))
     name = given.exclusive("tags", "subExpression")
     key = given.text("key")
     if name is None:

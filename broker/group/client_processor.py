@@ -10,9 +10,9 @@ from congreve.broker.group.clients import CLIENT_ID_MAX, ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
-from congreve.broker.metadata.subscription import is_tag_type
 from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.filter.kinds import is_on_tags
 from congreve.records.message.names import GROUP_NAME_MAX
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.loop.pieces import Pieces
@@ -186,7 +186,7 @@ class ClientManageProcessor:
         """Raises RefusedError when a subscription has a filter that does not compile."""
         body = CheckClientRequestBody.decode(request.body)
         subscription = body.subscription_data
-        if subscription is not None and not is_tag_type(subscription.expression_type):
+        if subscription is not None and not is_on_tags(subscription.expression_type):
             if not self._config.enable_property_filter:
                 raise RefusedError(
                     ResponseCode.SYSTEM_ERROR,

@@ -16,7 +16,6 @@ from congreve.base.table_limit import TableFullError, TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile
-from congreve.broker.metadata.subscription import is_tag_type
 from congreve.broker.metadata.table_text import (
     EntryTexts,
     check_entry,
@@ -25,8 +24,8 @@ from congreve.broker.metadata.table_text import (
     object_text,
 )
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.filter.kinds import SQL92, compiler_of, is_on_tags
 from congreve.records.filter.program import FilterProgram
-from congreve.records.filter.syntax import SQL92, FilterCompiler
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import SubscriptionData
@@ -46,11 +45,12 @@ _BLOOM_HASHES = 3
 
 
 class NotCompiledError(Exception):
-    """The filter `expression` is not compiled yet; ConsumerFilterManager.compile() does it."""
+    """A filter is not compiled yet; ConsumerFilterManager.compile() does it."""
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, kind: str | None) -> None:
         super().__init__(expression[:200])
         self.expression = expression
+        self.kind = kind
 
 
 class BloomFilterData(Body):
@@ -137,8 +137,7 @@ class ConsumerFilterManager:
         self._refused = LimitedLog(logger)
         self._clock = clock
         self._pieces = pieces
-        self._compiler = FilterCompiler()
-        self._programs: dict[str, FilterProgram] = {}
+        self._programs: dict[tuple[str | None, str], FilterProgram] = {}
         self._programs_size = 0
         self._topics: dict[str, set[str]] = {}  # of each group in `table`
         self.file: TableFile = MemoryOnly()
@@ -148,29 +147,28 @@ class ConsumerFilterManager:
 
     def program(self, expression: str, expression_type: str | None) -> FilterProgram:
         """The program that compile() built. Raises NotCompiledError if it has not run yet."""
-        _check_type(expression_type)
-        program = self._programs.get(expression)
+        program = self._programs.get((expression_type, expression))
         if program is None:
-            raise NotCompiledError(expression)
+            raise NotCompiledError(expression, expression_type)
         return program
 
     async def compile(self, expression: str, expression_type: str | None = SQL92) -> FilterProgram:
         """The program of an expression, compiled once. Raises FilterSyntaxError with the place."""
-        _check_type(expression_type)
-        program = self._programs.get(expression)
+        compiler = compiler_of(expression_type)
+        program = self._programs.get((expression_type, expression))
         if program is None:
-            program = await self._pieces.run(self._compiler.steps(expression))
-            self._keep(expression, program)
+            program = await self._pieces.run(compiler.steps(expression))
+            self._keep(expression_type, expression, program)
         return program
 
-    def _keep(self, expression: str, program: FilterProgram) -> None:
-        if expression in self._programs:
+    def _keep(self, kind: str | None, expression: str, program: FilterProgram) -> None:
+        if (kind, expression) in self._programs:
             return
-        self._programs[expression] = program
+        self._programs[kind, expression] = program
         self._programs_size += program.size + len(expression)
         while len(self._programs) > _PROGRAMS_MAX or self._programs_size > _PROGRAMS_BYTES_MAX:
             oldest = next(iter(self._programs))
-            self._programs_size -= self._programs.pop(oldest).size + len(oldest)
+            self._programs_size -= self._programs.pop(oldest).size + len(oldest[1])
 
     def find(self, topic: str, group: str) -> ConsumerFilterData | None:
         """The group's filter of a topic, dead or alive; None when there is none."""
@@ -185,7 +183,7 @@ class ConsumerFilterManager:
         full: list[TableFullError] = []
         for subscription in subscriptions:
             topics.add(subscription.topic)
-            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+            if not is_on_tags(subscription.expression_type) and subscription.sub_string:
                 try:
                     await self._register_one(group, subscription)
                 except TableFullError as error:
@@ -336,8 +334,8 @@ class ConsumerFilterManager:
         for topic, of_topic in stored.filter_data_by_topic.items():
             for group, data in of_topic.group_filter_data.items():
                 try:
-                    _check_type(data.expression_type)
-                    self._keep(data.expression, self._compiler.compile(data.expression))
+                    program = compiler_of(data.expression_type).compile(data.expression)
+                    self._keep(data.expression_type, data.expression, program)
                 except FilterSyntaxError as error:
                     logger.warning("stored filter of %s on %s dropped: %s", group, topic, error)
                     continue
@@ -348,11 +346,6 @@ class ConsumerFilterManager:
         for data in sorted(loaded, key=lambda data: data.dead_time):
             self._put(data)
         return True
-
-
-def _check_type(expression_type: str | None) -> None:
-    if expression_type != SQL92:
-        raise FilterSyntaxError(f"unknown filter type {expression_type}: use {SQL92}")
 
 
 def _of_topic(topic: str, groups: dict[str, ConsumerFilterData]) -> FilterDataMapByTopic:

@@ -3,19 +3,13 @@
 import sys
 from typing import NamedTuple
 
+from congreve.records.filter.kinds import ALL, split_tags
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.record import string_hash
 from congreve.remoting.messages.bodies import SubscriptionData
 
-ALL = "*"
-TAG_TYPE = "TAG"
 TAGS_MAX = 32 * 1024
 """Characters of an expression of tags."""
-
-
-def is_tag_type(expression_type: str | None) -> bool:
-    """True for TAG, which an absent type means."""
-    return not expression_type or expression_type == TAG_TYPE
 
 
 def tags_of(expression: str | None) -> frozenset[str] | None:
@@ -27,7 +21,7 @@ def tags_of(expression: str | None) -> frozenset[str] | None:
         return None
     if len(expression) > TAGS_MAX:
         raise ValueError(f"a subscription has {len(expression)} characters: use at most {TAGS_MAX}")
-    tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+    tags = frozenset(split_tags(expression))
     if not tags:
         raise ValueError(f"subscription {expression!r} has no tag: write a || b, or *")
     return tags

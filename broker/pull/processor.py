@@ -151,7 +151,7 @@ class PullMessageProcessor:
             self._checks.check(header, connection)
             missing = self._metadata.missing(group=header.consumer_group)
         except NotCompiledError as filtered:
-            missing = self._subscriptions.compile(filtered.expression)
+            missing = self._subscriptions.compile(filtered)
         if missing is None:
             return self._execute(request, connection)
         return self._wait_and_pull(missing, request, connection)
@@ -170,7 +170,7 @@ class PullMessageProcessor:
                 group, wanted = self._checks.check(header, connection)
                 missing = self._metadata.missing(group=header.consumer_group)
             except NotCompiledError as filtered:  # the group has another filter now
-                missing = self._subscriptions.compile(filtered.expression)
+                missing = self._subscriptions.compile(filtered)
         held = _held(request, header, connection, self._validated(header, group, wanted))
         if request.is_oneway or self._is_archived(header) or not self.waker.wake(held):
             answer = self._execute(request, connection)

@@ -3,9 +3,10 @@
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.consumers import ConsumerManager
-from congreve.broker.metadata.filters import ConsumerFilterManager
-from congreve.broker.metadata.subscription import MessageFilter, is_tag_type, tag_codes_of
+from congreve.broker.metadata.filters import ConsumerFilterManager, NotCompiledError
+from congreve.broker.metadata.subscription import MessageFilter, tag_codes_of
 from congreve.records.errors import FilterSyntaxError
+from congreve.records.filter.kinds import is_on_tags
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.headers import PullMessageRequestHeader
@@ -39,10 +40,10 @@ class PullSubscriptions:
             return self._filter(header.subscription, header.expression_type)
         return self._registered(header, group)
 
-    async def compile(self, expression: str) -> None:
-        """Compile a filter. Raises RefusedError when the expression is not valid."""
+    async def compile(self, missing: NotCompiledError) -> None:
+        """Compile the filter that is missing. Raises RefusedError when it is not valid."""
         try:
-            await self._filters.compile(expression)
+            await self._filters.compile(missing.expression, missing.kind)
         except FilterSyntaxError as error:
             raise _refused(error) from error
 
@@ -74,7 +75,7 @@ class PullSubscriptions:
                 f"the consumer's subscription not latest: {subscription.sub_version} here,"
                 f" {header.sub_version} asked for",
             )
-        if is_tag_type(subscription.expression_type):
+        if is_on_tags(subscription.expression_type):
             return self._filter(subscription.sub_string, subscription.expression_type)
         registered = self._filters.find(header.topic, name)
         if registered is None:
@@ -93,7 +94,7 @@ class PullSubscriptions:
 
     def _filter(self, expression: str | None, expression_type: str | None) -> MessageFilter:
         try:
-            if is_tag_type(expression_type):
+            if is_on_tags(expression_type):
                 return MessageFilter(tag_codes=tag_codes_of(expression))
             if self._config.enable_property_filter:
                 return MessageFilter(

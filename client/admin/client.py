@@ -13,10 +13,10 @@ from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
 from congreve.client.checks import check_topic
 from congreve.client.errors import ClientError
-from congreve.client.subscription import SQL92
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.client.transport.route import MASTER_ID
+from congreve.records.filter.kinds import SQL92
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.bodies import (

@@ -7,8 +7,9 @@ from congreve.client.admin.offset_ranges import Range
 from congreve.client.message import MessageQueue, ReceivedMessage
 from congreve.client.pull.pulling import PullRequest, read_answer
 from congreve.client.received import PulledRecords
-from congreve.client.subscription import ALL, subscribe
+from congreve.client.subscription import subscribe
 from congreve.client.transport.instance import ClientInstance
+from congreve.records.filter.kinds import ALL
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.headers import (
     OffsetResponseHeader,

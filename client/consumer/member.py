@@ -29,9 +29,10 @@ from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
-from congreve.client.subscription import SQL92, Sql, Subscription, subscribe
+from congreve.client.subscription import Sql, Subscription, subscribe
 from congreve.client.transport.options import check_options
 from congreve.client.transport.route import MASTER_ID, TopicRoute
+from congreve.records.filter.kinds import SQL92
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from congreve.client.errors import BrokerError, ClientError
 from congreve.client.message import MessageQueue, PullStatus
+from congreve.records.filter.kinds import ALL, TAG
 from congreve.remoting.errors import FrameError
 from congreve.remoting.messages.codes import LanguageCode, RequestCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -75,8 +76,8 @@ class BulkReader:
         group: str,
         queue: MessageQueue,
         *,
-        expression: str = "*",
-        expression_type: str = "TAG",
+        expression: str = ALL,
+        expression_type: str = TAG,
         batch: int = 4096,
         in_flight: int = 8,
         timeout_s: float = 3.0,

@@ -19,8 +19,6 @@ from congreve.base.steps import at_once
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.filter.program import FilterProgram, Op
 
-SQL92 = "SQL92"
-
 EXPRESSION_MAX = 64 * 1024
 """Most characters of an expression; a long one causes a StackOverflowError in the reference."""
 

@@ -16,6 +16,7 @@ from congreve.client.subscription import Sql, Subscription, subscribe
 from congreve.console.web.formats import path_part
 from congreve.console.web.pages import Visit, url
 from congreve.console.web.shown_message import ShownMessage, body_contains, shown
+from congreve.records.filter.kinds import ALL, TAG
 from congreve.records.message.message import Record
 from congreve.remoting.messages.bodies import MessageQueue
 
@@ -270,7 +271,7 @@ def _wanted(
 async def at_offset(visit: Visit, queue: MessageQueue, offset: int) -> Found | None:
     """The message at an offset, None without one."""
     records, _, _ = await visit.cluster.lookup.pull(
-        Subscription(queue.topic, "*", "TAG"), queue, offset, 1
+        Subscription(queue.topic, ALL, TAG), queue, offset, 1
     )
     if not records or records[0].queue_offset != offset:
         return None

@@ -15,6 +15,7 @@ from congreve.client.subscription import Subscription
 from congreve.console.web.cluster import Cluster, number
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import ShownMessage, shown
+from congreve.records.filter.kinds import ALL, TAG
 from congreve.records.message.topics import (
     SCHEDULE_TOPIC,
     TRANS_GROUP,
@@ -188,7 +189,7 @@ async def _half_messages(
     queue = MessageQueue(TRANS_HALF_TOPIC, broker_name, TRANS_QUEUE_ID)
     part = Part(queue, first, min(end, first + HALF_SHOWN))
     try:
-        result = await visit.cluster.lookup.search(Subscription(queue.topic, "*", "TAG"), [part])
+        result = await visit.cluster.lookup.search(Subscription(queue.topic, ALL, TAG), [part])
     except CongreveError:
         return []
     return [shown(found, with_body=visit.sees_bodies) for found in result.found]
