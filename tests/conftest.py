@@ -83,6 +83,9 @@ def left_out(skipped: list[pytest.TestReport]) -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if line := left_out(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(line)
+        if summary := os.environ.get("LEFT_OUT"):
+            Path(summary).parent.mkdir(parents=True, exist_ok=True)
+            Path(summary).write_text(f"{line}\n")
     counts = terminalreporter.config.stash.get(COUNTS, None)
     if counts:
         terminalreporter.section("crash campaign: rounds")
