@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from congreve.client.transport.instance import ClientInstance
-from congreve.remoting.messages.admin_bodies import EpochEntryCache, HARuntimeInfo
+from congreve.remoting.messages.admin_bodies import BrokerStatsData, EpochEntryCache, HARuntimeInfo
 from congreve.remoting.messages.admin_headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsInBrokerHeader,
+    GetTopicStatsInfoRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
 )
 from congreve.remoting.messages.bodies import (
     AclConfig,
@@ -23,9 +25,10 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicStatsTable,
 )
 from congreve.remoting.messages.body import Body
-from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 
 B = TypeVar("B", bound=Body)
 
@@ -56,6 +59,23 @@ class BrokerReports:
         """The settings of all consumer groups by name."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
         return (await self._decoded(SubscriptionGroupWrapper, code)).subscription_group_table
+
+    async def stored(self, topic: str) -> int:
+        """The messages of a topic: from the first to the last offset of its queues."""
+        fields = GetTopicStatsInfoRequestHeader(topic=topic).fields()
+        body = await self._body(RequestCode.GET_TOPIC_STATS_INFO, fields)
+        table = TopicStatsTable.decode(body).offset_table
+        return sum(queue.max_offset - queue.min_offset for queue in table.values())
+
+    async def rate(self, name: str, key: str) -> float:
+        """What a figure of `mqadmin statsAll` counted a second in the last minute, 0 for one that
+        the broker has not."""
+        header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+        code = RequestCode.VIEW_BROKER_STATS_DATA
+        answer = await self._client.ask(self.address, code, header.fields())
+        if answer.code != ResponseCode.SUCCESS:
+            return 0.0
+        return BrokerStatsData.decode(answer.body).stats_minute.tps
 
     async def consume_stats_text(self) -> bytes:
         """The progress of all groups on all topics, as JSON of ConsumeStatsList: some megabytes

@@ -28,6 +28,7 @@ from congreve.console.web.snapshot import (
     read_lags,
     read_tables,
 )
+from congreve.console.web.topic_figures import FiguresOfTopics
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
@@ -159,6 +160,7 @@ class Cluster:
             self._read_snapshot, SNAPSHOT_AGE_S, stale=SNAPSHOT_STALE_S, monotonic=monotonic
         )
         self._letters = Refreshed(self.admin.dead_letters.groups, LETTERS_AGE_S)
+        self.figures = FiguresOfTopics(monotonic)
         self.jobs = Jobs()
 
     async def start(self) -> None:
@@ -168,6 +170,7 @@ class Cluster:
     async def stop(self) -> None:
         """End what runs, and close all connections."""
         await self.jobs.stop()
+        await self.figures.stop()
         for each in (self._letters, self._snapshot, self._statuses, self._brokers):
             await each.stop()
         await self.admin.stop()

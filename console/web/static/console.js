@@ -60,7 +60,7 @@
     });
     document.querySelectorAll("[data-all]").forEach((box) => {
       box.addEventListener("change", () => {
-        document.querySelectorAll(box.dataset.all).forEach((each) => { each.checked = box.checked; });
+        document.querySelectorAll(box.dataset.all).forEach((each) => { each.checked = box.checked && !each.disabled; });
       });
     });
   });
@@ -71,8 +71,19 @@
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.target.hasAttribute("data-shorten")) shorten(event.target);
   });
+  // How many dead letters go where.
+  function aboutLetters(form) {
+    const all = form.elements.which.value === "all";
+    const chosen = form.querySelectorAll("input[name=letter]:checked:not(:disabled)").length;
+    const number = all ? `all ${form.dataset.total}` : chosen;
+    const to = form.elements.to.value === "group"
+      ? `to the group ${form.dataset.askLetters} only` : "to their topics, where all groups get them";
+    return `Send ${number} dead letter${number === 1 ? "" : "s"} again, ${to}?`;
+  }
+
   document.addEventListener("submit", (event) => {
-    const question = event.target.dataset.ask;
+    const question = event.target.dataset.ask
+      ?? ("askLetters" in event.target.dataset ? aboutLetters(event.target) : null);
     if (question && !window.confirm(question)) event.preventDefault();
   });
 })();

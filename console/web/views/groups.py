@@ -16,6 +16,7 @@ from congreve.console.web.formats import count, moment, path_part
 from congreve.console.web.pages import Visit, window
 from congreve.console.web.snapshot import GroupRow
 from congreve.console.web.views.messages import default_period, time_ms
+from congreve.records.message.topics import is_system_group
 from congreve.remoting.messages.bodies import Connection, SubscriptionData
 from congreve.remoting.messages.codes import ResponseCode
 
@@ -40,10 +41,13 @@ async def groups(visit: Visit) -> Response:
     snapshot = await visit.cluster.snapshot()
     wanted, order = visit.query("q"), visit.query("sort", "lag")
     only_behind = visit.query("behind") == "1"
+    has_system = visit.query("system") == "1"
     rows = [
         row
         for row in snapshot.groups.values()
-        if wanted.lower() in row.name.lower() and (row.lag or not only_behind)
+        if wanted.lower() in row.name.lower()
+        and (row.lag or not only_behind)
+        and (has_system or not is_system_group(row.name))
     ]
     rows.sort(key=_ORDERS.get(order, _ORDERS["lag"]))
     return visit.page(
@@ -52,6 +56,8 @@ async def groups(visit: Visit) -> Response:
         q=wanted,
         sort=order,
         behind=only_behind,
+        system=has_system,
+        namesrv=visit.cluster.namesrv,
         snapshot=snapshot,
         now_ms=int(time.time() * 1000),
     )

@@ -8,10 +8,12 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from congreve.base.errors import CongreveError
+from congreve.console.topic_kinds import KINDS
 from congreve.console.web.live import STREAM_S, event, event_stream, pause
 from congreve.console.web.pages import Visit
 from congreve.console.web.snapshot import Snapshot
 from congreve.console.web.trouble import find_trouble
+from congreve.records.message.topics import is_system_group
 
 LIVE_S = 2.0
 SLOW_GROUPS = 8
@@ -64,8 +66,19 @@ async def _values(visit: Visit) -> dict[str, Any]:
         "out_rate": sum(each.out_rate for each in masters),
         "slow_groups": slow[:SLOW_GROUPS],
         "slow_count": len(slow),
+        **_counts(snapshot),
+        "namesrv": visit.cluster.namesrv,
         "now_ms": now_ms,
     }
+
+
+def _counts(snapshot: Snapshot | None) -> dict[str, Any]:
+    """How many topics and groups users have, and whether they have none."""
+    if snapshot is None:
+        return {"is_empty": False}
+    topics = sum(topic.kind == KINDS[0] for topic in snapshot.topics.values())
+    groups = sum(not is_system_group(name) for name in snapshot.groups)
+    return {"topic_count": topics, "group_count": groups, "is_empty": not topics + groups}
 
 
 async def _snapshot(visit: Visit) -> Snapshot | None:

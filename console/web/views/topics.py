@@ -43,14 +43,17 @@ async def topics(visit: Visit) -> Response:
     counts = dict.fromkeys(KINDS, 0)
     for row in snapshot.topics.values():
         counts[row.kind] += 1
+    shown = window(rows, visit.query("page", "1"))
     return visit.page(
         "topics/topics.html",
-        window=window(rows, visit.query("page", "1")),
+        window=shown,
+        figures=await visit.cluster.figures.of(shown.rows, await visit.cluster.masters()),
         q=wanted,
         kind=kind,
         sort=order,
         counts=counts,
         snapshot=snapshot,
+        namesrv=visit.cluster.namesrv,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support import expected_conditions as expected
 
 import congreve
-from congreve.client import Message
+from congreve.client import ConsumerSettings, Message, SyncPushConsumer
+from congreve.client.admin.sync import SyncAdminClient
+from congreve.client.settings import ConsumeFrom
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as command
-from tests.console.web.browser import browser_log, chromium, keep, phone, wait
+from tests.console.web.browser import TIMEOUT_S, browser_log, chromium, keep, phone, wait
 
 pytestmark = pytest.mark.slow
 
@@ -212,3 +215,90 @@ def test_offsets_are_reset_after_a_preview(
     )
     assert "reset offsets: by-browser" in done.text
     assert not browser_log(browser)
+
+
+@pytest.fixture(scope="module")
+def letters(node: congreve.Node) -> str:
+    """A group with two dead letters."""
+
+    def refuse(_: object) -> None:
+        raise ValueError("refused")
+
+    with node.producer("writers") as producer:
+        for number in range(2):
+            body = b'{"number": %d, "text": "%s"}' % (number, b"long " * 30)
+            producer.send(Message(topic="parcels", body=body, keys=f"parcel-{number}"))
+    with (
+        SyncAdminClient(node.address) as admin,
+        SyncPushConsumer(
+            node.address,
+            group="refusing",
+            topics={"parcels": "*"},
+            listener=refuse,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            settings=ConsumerSettings(max_reconsume_times=0),
+        ),
+    ):
+        deadline = time.monotonic() + TIMEOUT_S
+        while sum(each.count for each in admin.dead_letters.groups()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    return "refusing"
+
+
+@pytest.mark.parametrize("path", ["/messages?topic=parcels&by=newest", "/dead-letters/refusing"])
+def test_keys_and_bodies_are_in_sight_on_a_phone(
+    browser: Chrome, address: str, letters: str, path: str
+) -> None:
+    phone(browser)
+    browser.get(address + path)
+    cells = browser.find_elements(By.CSS_SELECTOR, "td.keys, td.preview")
+    assert len(cells) == 4
+    for cell in cells:
+        assert cell.text
+        assert cell.rect["x"] >= 0 and cell.rect["x"] + cell.rect["width"] <= 390
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_question_before_a_resend_says_how_many_and_where_to(
+    browser: Chrome, address: str, letters: str
+) -> None:
+    browser.get(f"{address}/dead-letters/{letters}")
+    button = browser.find_element(By.XPATH, "//button[text()='Send again']")
+    first = browser.find_element(By.CSS_SELECTOR, "input[name=letter]")
+    assert button.location["y"] < first.location["y"]
+
+    def question() -> str:
+        button.click()
+        asked = wait(browser).until(expected.alert_is_present())
+        text = str(asked.text)
+        asked.dismiss()
+        return text
+
+    first.click()
+    assert question() == "Send 1 dead letter again, to the group refusing only?"
+    browser.find_element(By.CSS_SELECTOR, "[data-all]").click()
+    assert question() == "Send 2 dead letters again, to the group refusing only?"
+    browser.find_element(By.CSS_SELECTOR, "select[name=which] option[value=all]").click()
+    browser.find_element(By.CSS_SELECTOR, "select[name=to] option[value=topic]").click()
+    assert question() == (
+        "Send all 2 dead letters again, to their topics, where all groups get them?"
+    )
+    assert browser.current_url.endswith(f"/dead-letters/{letters}"), "nothing was sent"
+
+
+def test_an_empty_cluster_says_what_to_do(browser: Chrome, tmp_path: Path) -> None:
+    with congreve.serve(tmp_path) as empty:
+        daemon = Daemon("console", "-n", empty.address, "--port", "0")
+        try:
+            url = daemon.ready.split()[-1]
+            for path in ("/", "/topics"):
+                browser.get(url + path)
+                assert f"congreve send -n '{empty.address}' -t orders" in browser.page_source
+            assert not browser.find_elements(By.LINK_TEXT, "TBW102")
+            browser.get(f"{url}/groups")
+            assert "There is no group yet" in browser.page_source
+            browser.get(f"{url}/groups?system=1")
+            assert browser.find_elements(By.LINK_TEXT, "TOOLS_CONSUMER")
+        finally:
+            assert daemon.stop() == 0
