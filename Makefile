@@ -13,7 +13,7 @@ CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
 .PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-threads bench-spark \
-	clean wheel docs audit sbom
+	clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
 
@@ -240,6 +240,10 @@ build/docs/$(MERMAID):
 	tar -xzf $@/$(MERMAID).tgz -C build/docs --strip-components=2 package/dist/mermaid.min.js
 	echo "$(MERMAID_SHA256)  build/docs/mermaid.min.js" | sha256sum --check --quiet
 	rm $@/$(MERMAID).tgz
+
+# The pages of settings and commands as Markdown in build/reference/, without npm and MkDocs.
+reference: $(VENV)/.built
+	$(BIN)/python docs/hooks/reference.py build/reference
 
 docs: $(VENV)/.docs build/docs/$(MERMAID)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import resource
 import socket
@@ -74,6 +75,8 @@ class Doctor:
         yield from self._limits()
         yield from self._clock()
         yield from self._name_servers()
+        yield from self._accounts()
+        yield from self._addresses()
         yield from self._port()
 
     # --- settings
@@ -253,6 +256,31 @@ class Doctor:
             )
         for address in addresses:
             yield from _name_server(address, self._config)
+
+    def _accounts(self) -> Iterator[Finding]:
+        """Foretells the start of a broker with aclEnable."""
+        from congreve.broker.accounts.open_name_servers import CURE, open_name_servers
+
+        config = self._config
+        if not config.acl_enable:
+            return
+        opened = asyncio.run(open_name_servers(config))
+        if opened and not config.acl_open_name_servers:
+            found = f"the name server {', '.join(opened)} has none: the broker will not start"
+            yield Finding("accounts", "fail", found, CURE)
+        elif len(opened) < len(config.name_servers) and not config.broker_access_key:
+            found = "a name server with accounts refuses this broker's registration"
+            advice = "name an administrator as brokerAccessKey"
+            yield Finding("accounts", "warn", found, advice)
+        else:
+            yield Finding("accounts", "ok", "clients need accounts")
+
+    def _addresses(self) -> Iterator[Finding]:
+        from congreve.broker.reachable import unreachable
+
+        for key, why in unreachable(self._config):
+            if key != "namesrvAddr":
+                yield Finding("address", "warn", f"{key}: {why}", f"or correct {key}")
 
     def _port(self) -> Iterator[Finding]:
         from congreve.engine.state.lock import is_held

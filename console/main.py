@@ -94,6 +94,10 @@ SECTIONS = {
             "Measure a disk and choose the log's I/O backend.",
         ),
         "doctor": ("congreve.console.doctor:doctor", "Look at a machine and its settings."),
+        "settings": (
+            "congreve.console.settings:settings",
+            "List and explain the settings of broker.conf.",
+        ),
     },
 }
 """The sections of the help page: each command's name, its object as ``module:attribute``, and its

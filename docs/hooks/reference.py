@@ -6,8 +6,10 @@ It needs Congreve alone, no MkDocs, so that the tests can run it anywhere.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -126,3 +128,14 @@ def _api_page(title: str, modules: list[str], others: list[str]) -> str:
         for name in getattr(import_module(module), "__all__", [])
     ]
     return "\n\n".join([f"# {title}", *(f"::: {name}" for name in names + others)]) + "\n"
+
+
+def write_pages(folder: Path) -> None:
+    """Write the pages of settings and commands, which need no MkDocs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in (("settings.md", settings_page()), ("commands.md", commands_page())):
+        (folder / name).write_text(page)
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

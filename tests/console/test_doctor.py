@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from congreve import Message
+from congreve import Message, NameServer
 from congreve.broker.broker_conf import load_config
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
 from congreve.engine.state.tuned import Machine, Tuned, machine_of, save_tuned
@@ -116,6 +116,23 @@ def test_another_broker_with_this_name_and_another_name_of_this_broker_are_repor
         assert taken.state == "warn" and address in taken.found
         renamed = doctor_of(tmp_path, conf.format(port, "new-name"))["broker name"]
         assert renamed.state == "warn" and "as mine, not new-name" in renamed.found
+
+
+def test_the_start_of_rocketmqs_own_accounts_is_foretold(tmp_path: Path) -> None:
+    with NameServer(host="127.0.0.1", port=0) as name_server:
+        conf = f"aclEnable=true\nnamesrvAddr={name_server.address}\n"
+        finding = doctor_of(tmp_path, conf)["accounts"]
+        assert finding.state == "fail" and "the broker will not start" in finding.found
+        assert "aclOpenNameServers=true" in finding.advice
+        trusted = doctor_of(tmp_path, conf + "aclOpenNameServers=true\n")["accounts"]
+        assert trusted.state == "ok"
+    assert "accounts" not in doctor_of(tmp_path)
+
+
+def test_an_address_of_no_interface_is_reported(tmp_path: Path) -> None:
+    assert "address" not in doctor_of(tmp_path, "brokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n")
+    finding = doctor_of(tmp_path, "brokerIP1=192.0.2.7\n")["address"]
+    assert finding.state == "warn" and "192.0.2.7" in finding.found
 
 
 @pytest.mark.parametrize("failing", [False, True])

@@ -160,7 +160,7 @@ _ROOMS = {
         """,
     "console": """
         flights loadgen option_types report topic_kinds
-        accounts contexts daemon doctor lake store top tune web
+        accounts contexts daemon doctor lake settings store top tune web
         connection demo quota web.views
         bench cluster replication web.serving
         main
