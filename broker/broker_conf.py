@@ -5,9 +5,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from congreve.base import settings
+from congreve.base import properties, settings
 from congreve.base.errors import CongreveError
-from congreve.broker import java_properties
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError
 from congreve.broker.foreign_keys import FOREIGN_KEYS
@@ -76,8 +75,8 @@ def parse_config(
 ) -> LoadedConfig:
     """load_config() of a text that is, or will be, in the file `path`, without a store."""
     try:
-        entries = java_properties.parse(text)
-    except ConfigError as error:
+        entries = properties.parse(text)
+    except properties.PropertiesError as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     lines = {entry.key: entry.first_line for entry in entries}
     values = {entry.key: entry.value for entry in entries} | dict(overrides or {})

@@ -3,21 +3,20 @@
 import asyncio
 from collections.abc import Callable
 
-from congreve.base import settings
-from congreve.base.properties import format_properties, parse_properties
+from congreve.base import properties, settings
 from congreve.namesrv.config import MAX_UPDATE, NamesrvConfig
 from congreve.namesrv.errors import ConfigError
 from congreve.namesrv.kvconfig import KvConfig, KvStore
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages.bodies import KVTable
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
-from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
+from congreve.remoting.messages.admin_headers import (
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
 )
+from congreve.remoting.messages.bodies import KVTable
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 
@@ -59,7 +58,7 @@ class SettingsProcessor:
         self._kv.load()
         if self._config_store is None:
             return
-        config = self._config_store.load(lambda text: self._config.changed(parse_properties(text)))
+        config = self._config_store.load(lambda text: self._config.changed(properties.values(text)))
         if config is not None:
             self._config.copy_from(config)
 
@@ -96,15 +95,15 @@ class SettingsProcessor:
     ) -> RemotingCommand:
         if len(request.body) > MAX_UPDATE:
             raise ConfigError(f"{len(request.body)} bytes of settings: at most {MAX_UPDATE} fit")
-        changes = parse_properties(request.body.decode("utf-8", "replace"))
+        changes = properties.values(request.body.decode("utf-8", "replace"))
         async with self._config_turn:
             config = self._config.changed(changes)
             if self._config_store is not None:
                 texts = settings.as_texts(config)
                 await asyncio.to_thread(
                     self._config_store.replace_checked,
-                    format_properties(texts),
-                    lambda again: parse_properties(again) == texts,
+                    properties.format_values(texts),
+                    lambda again: properties.values(again) == texts,
                 )
             self._config.copy_from(config)
         return request.reply(ResponseCode.SUCCESS)
@@ -112,4 +111,4 @@ class SettingsProcessor:
     def _get_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         texts = settings.as_texts(self._config)
         texts["listenPort"] = str(self._port())
-        return request.reply(ResponseCode.SUCCESS, body=format_properties(texts).encode())
+        return request.reply(ResponseCode.SUCCESS, body=properties.format_values(texts).encode())

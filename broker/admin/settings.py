@@ -5,9 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from congreve.base import settings
+from congreve.base import properties, settings
 from congreve.base.clock import Clock
-from congreve.broker import java_properties
 from congreve.broker.broker_conf import parse_config
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError, RefusedError
@@ -107,7 +106,7 @@ def _key_values(body: bytes | memoryview) -> dict[str, str]:
     if len(body) > MAX_UPDATE:
         raise ConfigError(f"{len(body)} bytes of settings: send at most {MAX_UPDATE} at once")
     text = bytes(body).decode()
-    texts = {entry.key: entry.value for entry in java_properties.parse(text)}
+    texts = properties.values(text)
     if not texts:
         raise ConfigError(f"no key=value in the request's body: {text[:200]!r}")
     return texts
@@ -120,8 +119,8 @@ def _save(files: FileSystem, path: Path, texts: Mapping[str, str]) -> None:
     """
     target = path.resolve()  # a symbolic link stays
     try:
-        text = java_properties.replace_values(target.read_text(encoding="utf-8"), texts)
-    except (ConfigError, UnicodeDecodeError) as error:
+        text = properties.replace_values(target.read_text(encoding="utf-8"), texts)
+    except (properties.PropertiesError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot change {path}: {error}") from error
     parse_config(text, path)
     StateFile(str(target), files=files).replace(text)

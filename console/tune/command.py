@@ -135,12 +135,12 @@ def conf_diff(conf: Path, chosen: Tuned) -> str:
 
     The file's flushDiskType stays if it has one.
     """
+    from congreve.base.properties import replace_values, values
     from congreve.broker.broker_conf import load_config
-    from congreve.broker.java_properties import parse, replace_values
 
     load_config(conf)
     text = conf.read_text(encoding="utf-8")
-    given = {entry.key: entry.value for entry in parse(text)}
+    given = values(text)
     policy = given.get("flushDiskType", chosen.flush_disk_type)
     choice = chosen.choice(policy)
     wanted = {"flushDiskType": policy}

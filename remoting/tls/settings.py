@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from congreve.base.properties import parse_properties
+from congreve.base import properties
 from congreve.remoting.tls.errors import TlsError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -122,7 +122,10 @@ def read_tls_file(path: str) -> dict[str, str]:
         raise TlsError(f"tls.config.file={path}: {os.strerror(error.errno or 0)}") from error
     if len(content) > FILE_MAX:
         raise TlsError(f"tls.config.file={path}: more than {FILE_MAX} bytes")
-    return parse_properties(content.decode("utf-8", "replace"))
+    try:
+        return properties.values(content.decode("utf-8", "replace"))
+    except properties.PropertiesError as error:
+        raise TlsError(f"tls.config.file={path}: {error}") from error
 
 
 def server_tls(texts: Mapping[str, str], base: ServerTls | None = None) -> ServerTls:

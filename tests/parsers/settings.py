@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from congreve.base import properties
 from congreve.base.errors import CongreveError
-from congreve.base.properties import parse_properties
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.broker_conf import parse_config
 from congreve.broker.log_levels import parse_log_levels
@@ -44,7 +44,7 @@ def parsers() -> Iterator[Parser]:
     yield Parser(
         "broker.conf",
         (
-            "broker/java_properties.py",
+            "base/properties.py",
             "broker/config.py",
             "broker/broker_conf.py",
             "base/settings.py",
@@ -62,7 +62,7 @@ def parsers() -> Iterator[Parser]:
     yield Parser(
         "name server settings",
         ("namesrv/config.py", "base/properties.py"),
-        lambda data: parse_properties(text(data)),
+        lambda data: properties.values(text(data)),
         [b"orderMessageEnable=true\n"],
     )
     for name, parse, seed in (

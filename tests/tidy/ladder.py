@@ -123,7 +123,7 @@ _ROOMS = {
         """,
     "broker": """
         errors after_repair coalesced foreign_keys ha_frames
-        error_responses java_properties listeners log_levels quota_limits
+        error_responses listeners log_levels quota_limits
         config_parts
         config
         broker_conf metadata processes quotas reachable tls

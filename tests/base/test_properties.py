@@ -1,11 +1,18 @@
-"""broker.conf is read as java.util.Properties reads it."""
+"""Files of settings are read as java.util.Properties reads them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.broker.errors import ConfigError
-from congreve.broker.java_properties import Property, parse, render, replace_values
+from congreve.base.properties import (
+    PropertiesError,
+    Property,
+    format_values,
+    parse,
+    render,
+    replace_values,
+    values,
+)
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -37,7 +44,7 @@ def test_entries_know_their_lines() -> None:
 
 
 def test_the_error_for_an_invalid_escape_names_its_line() -> None:
-    with pytest.raises(ConfigError, match=r"line 2: .*00zz"):
+    with pytest.raises(PropertiesError, match=r"line 2: .*00zz"):
         parse("a=1\nb=\\u00zz")
 
 
@@ -53,3 +60,8 @@ _TEXT = st.characters(exclude_categories=("Cs",))
 @given(st.text(_TEXT, min_size=1), st.text(_TEXT))
 def test_a_rendered_line_is_read_as_written(key: str, value: str) -> None:
     assert pairs(render(key, value)) == {key: value}
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text().map(str.strip)))
+def test_formatted_values_are_read_back(texts: dict[str, str]) -> None:
+    assert values(format_values(texts)) == texts
