@@ -21,7 +21,7 @@ from congreve.client.errors import (
 )
 from congreve.client.message import MessageQueue, PullStatus
 from congreve.client.pull.bulk_reader import BulkReader, OffsetMovedError, Pulled
-from congreve.client.transport.loop_thread import LoopThread
+from congreve.client.transport.client_thread import ClientThread
 from congreve.engine.store_files.queue_scan import BATCH_BYTES, BATCH_ROWS
 from congreve.records.columns.arrow import schema
 from congreve.records.columns.same_message import fingerprint_of
@@ -48,7 +48,7 @@ class ClusterSource:
         self._group = options.group or DEFAULT_GROUP
         address = options.name_server or ""
         try:
-            self._consumer = LoopThread(
+            self._consumer = ClientThread(
                 "spark",
                 lambda: PullConsumer(address, group=self._group, timeout_s=self._timeout_s),
             )
@@ -56,7 +56,7 @@ class ClusterSource:
             raise OptionError(
                 f"option group (or groupIdPrefix) is {self._group!r}: {error}"
             ) from error
-        self._admin = LoopThread(
+        self._admin = ClientThread(
             "spark-admin", lambda: AdminClient(address, timeout_s=self._timeout_s)
         )
         self._admin_started = False
@@ -291,14 +291,14 @@ class ClusterSource:
     def _route(self, queue: Queue) -> None:
         self._ask(self._consumer.client.routes.find(queue.topic))
 
-    def _ask(self, question: Coroutine[Any, Any, T], thread: LoopThread[Any] | None = None) -> T:
+    def _ask(self, question: Coroutine[Any, Any, T], thread: ClientThread[Any] | None = None) -> T:
         """The answer of a name server or broker. Raises UnreachableError when there is none."""
         try:
             return (thread or self._consumer).run(question)
         except CongreveError as error:
             raise self._unreachable(error) from error
 
-    def _administrator(self) -> LoopThread[AdminClient]:
+    def _administrator(self) -> ClientThread[AdminClient]:
         if not self._admin_started:
             self._admin.start()
             self._admin_started = True

@@ -23,7 +23,7 @@ from congreve.client.checks import RESERVED_PROPERTIES
 from congreve.client.errors import ClientError, InvalidNameError, RouteNotFoundError
 from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import Producer
-from congreve.client.transport.loop_thread import LoopThread
+from congreve.client.transport.client_thread import ClientThread
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.spark.errors import OptionError, SchemaError, SendError, SparkError
 from congreve.spark.options import IGNORED
@@ -176,8 +176,8 @@ def send_all(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Sent:
         thread.stop()
 
 
-def _producer(options: SinkOptions) -> LoopThread[Producer]:
-    return LoopThread(
+def _producer(options: SinkOptions) -> ClientThread[Producer]:
+    return ClientThread(
         "spark-sink",
         lambda: Producer(
             options.name_server, group=options.group, send_timeout_s=options.timeout_s

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import MessageQueue
-from congreve.client.transport.loop_thread import LoopThread
+from congreve.client.transport.client_thread import ClientThread
 
 COLUMNS = {
     "body": "body binary",
@@ -68,8 +68,8 @@ class RowReader(DataSourceReader):
                 offset = pulled.next_offset
 
     @contextmanager
-    def _client(self) -> Iterator[LoopThread[PullConsumer]]:
-        client = LoopThread("rows", lambda: PullConsumer(self._name_server, group="rows"))
+    def _client(self) -> Iterator[ClientThread[PullConsumer]]:
+        client = ClientThread("rows", lambda: PullConsumer(self._name_server, group="rows"))
         client.start()
         try:
             yield client

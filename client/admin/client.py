@@ -19,6 +19,13 @@ from congreve.client.transport.route import MASTER_ID
 from congreve.records.filter.kinds import SQL92
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.admin_headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     ClusterInfo,
@@ -30,13 +37,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    CreateTopicRequestHeader,
-    DeleteTopicFromNamesrvRequestHeader,
-    DeleteTopicRequestHeader,
-    GetTopicStatsInfoRequestHeader,
-    QueryConsumeQueueRequestHeader,
-)
 
 PERM_READ_WRITE = 6
 ENTRIES_MAX = 8192

@@ -19,6 +19,14 @@ from congreve.remoting.messages.admin_bodies import (
     QueueTimeSpan,
     ResetOffsetBody,
 )
+from congreve.remoting.messages.admin_headers import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     MessageQueue,
     SubscriptionGroupConfig,
@@ -26,14 +34,8 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import (
-    DeleteSubscriptionGroupRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-    GetConsumeStatsInBrokerHeader,
-    GetConsumeStatsRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
-    QueryConsumeTimeSpanRequestHeader,
-    ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 

@@ -8,10 +8,7 @@ from congreve.client.results import SendStatus
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.route import DEFAULT_TOPIC_QUEUES
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_PREFIX
-from congreve.remoting.messages.headers import (
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
-)
+from congreve.remoting.messages.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """The producer group of tools (RocketMQ: MixAll.CLIENT_INNER_PRODUCER_GROUP)."""

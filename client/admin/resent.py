@@ -13,8 +13,8 @@ from congreve.client.message import Message, MessageQueue
 from congreve.client.outgoing import prepare
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, resent_topic
+from congreve.remoting.messages.admin_headers import CreateTopicRequestHeader
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.headers import CreateTopicRequestHeader
 
 PERM_READ_WRITE = 6
 QUEUE_ID = 0

@@ -7,7 +7,7 @@ from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.timers import TimerAdmin
 from congreve.client.admin.traces import TraceAdmin
-from congreve.client.transport.loop_thread import SyncClient, SyncPart, blocking
+from congreve.client.transport.client_thread import SyncClient, SyncPart, blocking
 from congreve.client.transport.options import ConnectionOptions, check_options
 
 

@@ -6,6 +6,10 @@ from congreve.client.results import SendResult
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.errors import RecordError
 from congreve.records.message.recall_handle import RecallHandle
+from congreve.remoting.messages.admin_headers import (
+    DelayedMessagesRequestHeader,
+    RecallMessageRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     DelayedCount,
     DelayedCounts,
@@ -13,10 +17,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    DelayedMessagesRequestHeader,
-    RecallMessageRequestHeader,
-)
 
 FOREVER_MS = (1 << 63) - 1
 

@@ -19,8 +19,8 @@ from congreve.client.namespace import unwrap, unwrap_queue, wrap, wrap_queue
 from congreve.client.pull.process_queue import INT64_MAX
 from congreve.client.pull.pulling import Pulled, PullRequest, read_answer
 from congreve.client.subscription import Sql, subscribe
+from congreve.client.transport.client_thread import SyncClient, blocking
 from congreve.client.transport.instance import ClientInstance
-from congreve.client.transport.loop_thread import SyncClient, blocking
 from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.filter.kinds import ALL

@@ -14,7 +14,7 @@ from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumerSettings
 from congreve.client.subscription import Sql, subscribe
-from congreve.client.transport.loop_thread import SyncClient, blocking, in_loop
+from congreve.client.transport.client_thread import SyncClient, blocking, in_loop
 from congreve.client.transport.options import check_options
 
 POLL_COUNT = 10

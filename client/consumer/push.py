@@ -19,7 +19,7 @@ from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, MessageModel
 from congreve.client.subscription import Sql
-from congreve.client.transport.loop_thread import SyncClient
+from congreve.client.transport.client_thread import SyncClient
 from congreve.client.transport.options import check_options
 
 if TYPE_CHECKING:

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 from congreve.client.message import MessageQueue
 from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.received import PulledRecords
+from congreve.remoting.messages.admin_headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -19,12 +25,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    ConsumeMessageDirectlyResultRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

@@ -15,7 +15,7 @@ from congreve.client.producer.transaction import (
     TransactionState,
 )
 from congreve.client.results import SendResult
-from congreve.client.transport.loop_thread import LoopThread, SyncClient, blocking
+from congreve.client.transport.client_thread import ClientThread, SyncClient, blocking
 from congreve.client.transport.options import check_options
 
 SyncExecute = Callable[[Message, SendResult], TransactionState]
@@ -145,7 +145,7 @@ class SyncTransactionProducer(SyncProducer):
         def make() -> TransactionProducer:
             return TransactionProducer(namesrv, group=group, check=ask, **options)
 
-        self._transactions = LoopThread("producer", make)
+        self._transactions = ClientThread("producer", make)
         self._thread = self._transactions
 
     def send_in_transaction(

@@ -26,10 +26,10 @@ from congreve.remoting.errors import (
     RequestTimeoutError,
 )
 from congreve.remoting.messages.addresses import parse_name_servers
+from congreve.remoting.messages.admin_headers import GetRouteInfoRequestHeader
 from congreve.remoting.messages.bodies import MessageQueue, TopicRouteData
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import GetRouteInfoRequestHeader
 from congreve.remoting.transport.client import RemotingClient
 
 log = Log(__name__)

@@ -11,9 +11,7 @@ from congreve.base.errors import CongreveError
 from congreve.broker.broker import Broker
 from congreve.engine.errors import StoreLockedError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
-from congreve.remoting.messages.headers import (
-    PullMessageRequestHeader,
-)
+from congreve.remoting.messages.headers import PullMessageRequestHeader
 
 from .tool import commit, config_of, running
 

@@ -7,11 +7,9 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.engine.config import StoreConfig
 from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.admin_headers import CreateTopicRequestHeader
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    CreateTopicRequestHeader,
-    SendMessageRequestHeader,
-)
+from congreve.remoting.messages.headers import SendMessageRequestHeader
 from congreve.remoting.transport.client import RemotingClient
 
 TOPIC_FIELDS = {

@@ -12,7 +12,12 @@ from typing import Any
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Perm
-from congreve.remoting.messages import bodies, fastjson, headers  # noqa: F401 - all headers
+from congreve.remoting.messages import (  # noqa: F401 - all headers
+    admin_headers,
+    bodies,
+    fastjson,
+    headers,
+)
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.header import Header

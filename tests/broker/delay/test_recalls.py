@@ -20,7 +20,7 @@ from congreve.records.message.message import Record
 from congreve.records.message.recall_handle import RecallHandle
 from congreve.records.record import decode_record
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages.headers import DelayedMessagesRequestHeader
+from congreve.remoting.messages.admin_headers import DelayedMessagesRequestHeader
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

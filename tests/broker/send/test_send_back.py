@@ -12,9 +12,7 @@ from congreve.records.record import decode_record, encode_record
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    ConsumerSendMsgBackRequestHeader,
-)
+from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
 
 from ..send_and_pull import BODY_AT, text
 

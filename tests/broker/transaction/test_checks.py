@@ -17,8 +17,8 @@ from congreve.records.layout import PROPERTIES_MAX
 from congreve.records.message.fitting import properties_size
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
+from congreve.remoting.messages.admin_headers import ResumeCheckHalfMessageRequestHeader
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import ResumeCheckHalfMessageRequestHeader
 
 MINUTE = 60_000
 

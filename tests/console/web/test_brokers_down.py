@@ -7,9 +7,9 @@ import asyncio
 import congreve
 from congreve.client import AdminClient
 from congreve.console.web.options import Options
+from congreve.remoting.messages.admin_headers import RegisterBrokerRequestHeader
 from congreve.remoting.messages.bodies import RegisterBrokerBody
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.headers import RegisterBrokerRequestHeader
 from tests.console.web.conftest import ADMIN, ADMIN_SECRET, login, serve_console
 
 DEAD = "127.0.0.1:1"

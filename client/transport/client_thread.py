@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from congreve.client.errors import ClientStateError
 from congreve.client.transport.instance import ClientInstance
-from congreve.remoting.loop import loop_thread
+from congreve.remoting.loop.loop_thread import LoopThread
 
 C_co = TypeVar("C_co", bound=ClientInstance, covariant=True)
 Part = TypeVar("Part")
@@ -17,14 +17,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LoopThread(Generic[C_co]):
+class ClientThread(Generic[C_co]):
     """Runs one client in an event loop thread from start() to stop(); other threads wait for
     results."""
 
     def __init__(self, name: str, make: Callable[[], C_co]) -> None:
         self._name = name
         self._client = make()
-        self._thread: loop_thread.LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def client(self) -> C_co:
@@ -43,7 +43,7 @@ class LoopThread(Generic[C_co]):
 
     def start(self) -> None:
         """Start the thread, then the client. Raises what the client's start() raises."""
-        self._thread = loop_thread.LoopThread(f"congreve-{self._name}")
+        self._thread = LoopThread(f"congreve-{self._name}")
         try:
             self.run(self._client.start())
         except BaseException:
@@ -79,7 +79,7 @@ class LoopThread(Generic[C_co]):
         not running."""
         return self._running(coroutine).submit(coroutine)
 
-    def _running(self, coroutine: Coroutine[Any, Any, T]) -> loop_thread.LoopThread:
+    def _running(self, coroutine: Coroutine[Any, Any, T]) -> LoopThread:
         if self._thread is None:
             coroutine.close()
             raise ClientStateError(f"the {self._name} is not running: use `with`")
@@ -99,7 +99,7 @@ class LoopThread(Generic[C_co]):
 class SyncPart(Generic[Part_co]):
     """A part of a client, or the client itself, whose methods run in the client's thread."""
 
-    def __init__(self, thread: LoopThread[ClientInstance], part: Part_co) -> None:
+    def __init__(self, thread: ClientThread[ClientInstance], part: Part_co) -> None:
         self._thread = thread
         self._part = part
 
@@ -111,7 +111,7 @@ class SyncClient(SyncPart[C_co]):
     """
 
     def __init__(self, name: str, make: Callable[[], C_co]) -> None:
-        thread = LoopThread(name, make)
+        thread = ClientThread(name, make)
         super().__init__(thread, thread.client)
 
     def start(self) -> None:
