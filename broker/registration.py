@@ -12,6 +12,12 @@ from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.remoting.errors import BodyError, RemotingError
 from congreve.remoting.loop.background import BackgroundTask, stop_all
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+)
 from congreve.remoting.messages.bodies import (
     KVTable,
     RegisterBrokerBody,
@@ -20,12 +26,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    QueryDataVersionRequestHeader,
-    QueryDataVersionResponseHeader,
-    RegisterBrokerRequestHeader,
-    RegisterBrokerResponseHeader,
-)
 from congreve.remoting.messages.listeners import format_addresses
 from congreve.remoting.messages.register_body import INFLATED_MAX, deflated, registration_steps
 from congreve.remoting.transport.client import RemotingClient

@@ -11,15 +11,7 @@ from congreve.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KvConfig
 from congreve.namesrv.routes import BrokerIdentity, RouteTable
 from congreve.remoting.errors import ConnectionLostError
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages.bodies import (
-    DataVersion,
-    KVTable,
-    RegisterBrokerBody,
-    TopicConfig,
-)
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
-from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
+from congreve.remoting.messages.admin_headers import (
     AddWritePermOfBrokerResponseHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -29,6 +21,14 @@ from congreve.remoting.messages.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from congreve.remoting.messages.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+)
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.messages.register_body import read_registration
 from congreve.remoting.transport.connection import Connection

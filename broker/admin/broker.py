@@ -11,10 +11,10 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.messages.admin_headers import ViewBrokerStatsDataRequestHeader
 from congreve.remoting.messages.bodies import DelayOffsetSerializeWrapper
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import ViewBrokerStatsDataRequestHeader
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

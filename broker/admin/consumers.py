@@ -17,6 +17,14 @@ from congreve.records.errors import RecordError
 from congreve.records.record import parse_offset_message_id
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     ConsumerConnection,
     GetConsumerStatusBody,
@@ -28,14 +36,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    ConsumeMessageDirectlyResultRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    GetProducerConnectionListRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

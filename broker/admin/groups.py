@@ -15,6 +15,15 @@ from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, re
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.messages.admin_headers import (
+    CloneGroupOffsetRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     GroupList,
     MessageQueue,
@@ -25,15 +34,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    CloneGroupOffsetRequestHeader,
-    DeleteSubscriptionGroupRequestHeader,
-    GetConsumeStatsInBrokerHeader,
-    GetConsumeStatsRequestHeader,
-    QueryConsumeTimeSpanRequestHeader,
-    QueryCorrectionOffsetHeader,
-    QueryTopicConsumeByWhoRequestHeader,
-)
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

@@ -17,6 +17,11 @@ from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.messages.admin_headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
 from congreve.remoting.messages.bodies import (
     MessageQueue,
     TopicConfig,
@@ -26,11 +31,6 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    CreateTopicRequestHeader,
-    DeleteTopicRequestHeader,
-    GetTopicStatsInfoRequestHeader,
-)
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

@@ -16,6 +16,7 @@ from congreve.records.filter.kinds import is_on_tags
 from congreve.records.message.names import GROUP_NAME_MAX
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_headers import GetRouteInfoRequestHeader
 from congreve.remoting.messages.bodies import (
     BrokerData,
     CheckClientRequestBody,
@@ -27,10 +28,7 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    GetRouteInfoRequestHeader,
-    UnregisterClientRequestHeader,
-)
+from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

@@ -36,10 +36,7 @@ from congreve.records.message.topics import (
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    SendMessageRequestHeader,
-    SendMessageResponseHeader,
-)
+from congreve.remoting.messages.headers import SendMessageRequestHeader, SendMessageResponseHeader
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 

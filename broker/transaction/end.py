@@ -21,12 +21,10 @@ from congreve.records.message.flags import SysFlag
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_CHECK_MAX_TIME_TOPIC
 from congreve.records.record import decode_record, parse_offset_message_id
+from congreve.remoting.messages.admin_headers import ResumeCheckHalfMessageRequestHeader
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.headers import (
-    EndTransactionRequestHeader,
-    ResumeCheckHalfMessageRequestHeader,
-)
+from congreve.remoting.messages.headers import EndTransactionRequestHeader
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 
