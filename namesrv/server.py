@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from congreve.namesrv.kvconfig import KvConfig, KvStore
 from congreve.namesrv.route_processor import RouteProcessor
 from congreve.namesrv.routes import RouteTable
 from congreve.namesrv.settings_processor import SettingsProcessor
-from congreve.remoting.loop.background import BackgroundTask
+from congreve.remoting.loop.background import BackgroundJobs, BackgroundTask
 from congreve.remoting.loop.loop_thread import Lifecycle
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.tls.certificates import ServerCertificates
@@ -97,7 +97,7 @@ class NameServer(Lifecycle):
             listeners=listeners,
             lane_name="namesrv",
         )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs = BackgroundJobs("removing brokers that are gone", logger)
         self._scan: asyncio.TimerHandle | None = None
         self._following: BackgroundTask | None = None
 
@@ -150,7 +150,7 @@ class NameServer(Lifecycle):
         self._scan = asyncio.get_running_loop().call_later(seconds, self._drop_expired)
 
     def _drop_expired(self) -> None:
-        self._begin(self._close_silent())
+        self._jobs.begin(self._close_silent())
         self._scan_in(SCAN_S)
 
     async def _close_silent(self) -> None:
@@ -159,9 +159,4 @@ class NameServer(Lifecycle):
                 channel.close()
 
     def _connection_closed(self, connection: Connection) -> None:
-        self._begin(self._pieces.run(self.routes.closing_steps(connection)))
-
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._jobs.begin(self._pieces.run(self.routes.closing_steps(connection)))

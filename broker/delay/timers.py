@@ -24,6 +24,7 @@ from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
 from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
+from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class TimerMessageService:
         self._first_files = first_files
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None
-        self._job: asyncio.Task[None] | None = None
+        self._jobs = BackgroundJobs("writing the timer index", logger)
         self._repair: Future[int] | None = None
         self._hides = False  # whether the queue has entries that readers do not see yet
 
@@ -89,8 +90,7 @@ class TimerMessageService:
         """Stop delivery and save the index. Idempotent."""
         self._timer.stop()
         index, self._index = self._index, None
-        if self._job is not None:
-            await self._job
+        await self._jobs.wait()
         if index is not None:
             try:
                 await asyncio.to_thread(index.close)
@@ -212,7 +212,7 @@ class TimerMessageService:
     def _work(self, index: TimerIndex, *, save: bool = False) -> None:
         job = index.job(save=save)
         if job is not None:
-            self._job = asyncio.get_running_loop().create_task(self._do(index, job))
+            self._jobs.begin(self._do(index, job))
 
     async def _do(self, index: TimerIndex, job: Callable[[], Publish]) -> None:
         try:

@@ -1,7 +1,6 @@
 """Connected members of all groups, and the end of their connections
 (RocketMQ: ClientHousekeepingService)."""
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
@@ -16,6 +15,7 @@ from congreve.broker.group.locks import RebalanceLockManager
 from congreve.broker.group.notifier import GroupNotifier
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
+from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
@@ -53,13 +53,12 @@ class Members:
         self._pieces = pieces
         self._notifier = GroupNotifier(pieces, self.consumers.groups.get)
         self._closed: deque[tuple[Connection, tuple[Steps, ...]]] = deque()
-        self._forgetting: asyncio.Task[None] | None = None
+        self._forgetting = BackgroundJobs("removing the clients of closed connections", logger)
 
     async def stop(self) -> None:
         """Stop notifications, and wait until the clients of closed connections are removed."""
-        self._notifier.stop()
-        if self._forgetting is not None:
-            await asyncio.wait([self._forgetting])
+        await self._notifier.stop()
+        await self._forgetting.wait()
 
     def connection_closed(self, connection: Connection, *closing: Steps) -> None:
         """Remove the clients of this connection, and run the other steps in `closing`.
@@ -67,9 +66,8 @@ class Members:
         One task serves all closed connections, because thousands may close at once.
         """
         self._closed.append((connection, closing))
-        if self._forgetting is None or self._forgetting.done():
-            work = self._pieces.run(self._forgetting_steps())
-            self._forgetting = asyncio.get_running_loop().create_task(work)
+        if not self._forgetting:
+            self._forgetting.begin(self._pieces.run(self._forgetting_steps()))
 
     def _forgetting_steps(self) -> Steps:
         while self._closed:

@@ -5,12 +5,16 @@ round therefore cause only one further round.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
 
 from congreve.base.steps import at_once
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
 from congreve.broker.group.consumers import ConsumerGroup
+from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.loop.pieces import Pieces
+
+logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
 """Seconds between two rounds."""
@@ -27,11 +31,12 @@ class GroupNotifier:
         self._pieces = pieces
         self._find = find
         self._changed: dict[str, None] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = BackgroundTask("notices of members", self._notify_all, logger)
+        self._in_round = False
 
     def changed(self, name: str) -> None:
         """Notify all members of the group."""
-        if self._task is not None:
+        if self._in_round:
             self._changed[name] = None
             return
         group = self._find(name)
@@ -39,26 +44,24 @@ class GroupNotifier:
             at_once(_notify(group))
         else:
             self._changed[name] = None
-        self._task = asyncio.get_running_loop().create_task(self._notify_all())
+        self._in_round = True
+        self._rounds.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Send no more notifications."""
-        if self._task is not None:
-            self._task.cancel()
+        await self._rounds.stop()
 
     async def _notify_all(self) -> None:
-        try:
-            while True:
-                names, self._changed = self._changed, {}
-                for name in names:
-                    group = self._find(name)
-                    if group is not None:
-                        await self._pieces.run(_notify(group))
-                await asyncio.sleep(PAUSE_S)
-                if not self._changed:
-                    break
-        finally:
-            self._task = None
+        while True:
+            names, self._changed = self._changed, {}
+            for name in names:
+                group = self._find(name)
+                if group is not None:
+                    await self._pieces.run(_notify(group))
+            await asyncio.sleep(PAUSE_S)
+            if not self._changed:
+                break
+        self._in_round = False
 
 
 def _notify(group: ConsumerGroup) -> Generator[None, None, None]:

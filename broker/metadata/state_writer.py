@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from congreve.engine.errors import StoreError
 from congreve.engine.state.state_file import StateFile
+from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.body import Body
 
@@ -80,7 +81,8 @@ class Changes(Generic[T]):
         self._on_disk = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._writes = BackgroundTask(f"writing {path}", self._write_all, logger)
+        self._at_work = False
 
     def changed(self) -> int:
         """Write soon; returns the change's number.
@@ -117,35 +119,32 @@ class Changes(Generic[T]):
             await self.saved()
         except StoreError as error:
             logger.error("not written before the stop: %s", error)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._writes.stop()
+        self._at_work = False
 
     def _start(self) -> None:
-        if self._task is not None:
+        if self._at_work:
             return
         try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+            self._writes.start()
+        except RuntimeError:  # no loop runs yet
             return
-        self._task = loop.create_task(self._write_all())
+        self._at_work = True
 
     async def _write_all(self) -> None:
         pause = RETRY_FIRST_S
-        try:
-            while self._on_disk < self._newest:
-                number, last = self._newest, len(self._waiting)
-                error = await self._write_once()
-                if error is None:
-                    self._succeeded(number)
-                    pause = RETRY_FIRST_S
-                    continue
-                self._failed(error, last)
-                await asyncio.sleep(PAUSE_S)
-                await self._wait_for_retry(pause)
-                pause = min(2 * pause, RETRY_MAX_S)
-        finally:
-            self._task = None
+        while self._on_disk < self._newest:
+            number, last = self._newest, len(self._waiting)
+            error = await self._write_once()
+            if error is None:
+                self._succeeded(number)
+                pause = RETRY_FIRST_S
+                continue
+            self._failed(error, last)
+            await asyncio.sleep(PAUSE_S)
+            await self._wait_for_retry(pause)
+            pause = min(2 * pause, RETRY_MAX_S)
+        self._at_work = False
 
     async def _write_once(self) -> StoreError | None:
         try:

@@ -1,12 +1,12 @@
 """Answers to pulls of peers that do not read what they are sent."""
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
 
 from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.remoting.errors import RequestTimeoutError
+from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class SlowReaders:
     def __init__(self, answer: Callable[[SuspendedPull], None]) -> None:
         self._answer = answer
         self._unread: dict[Connection, deque[SuspendedPull]] = {}
-        self._readers: set[asyncio.Task[None]] = set()
+        self._readers = BackgroundJobs("waiting for a slow reader", logger)
         self.count = 0
         """Pulls that wait here."""
         self.size = 0
@@ -43,9 +43,7 @@ class SlowReaders:
             return
         else:
             self._unread[connection] = deque([pull])
-            reader = asyncio.get_running_loop().create_task(self._answer_reader(connection))
-            self._readers.add(reader)
-            reader.add_done_callback(self._readers.discard)
+            self._readers.begin(self._answer_reader(connection))
         self._count(pull, 1)
 
     def waiting(self) -> list[SuspendedPull]:
@@ -63,8 +61,7 @@ class SlowReaders:
 
     def stop(self) -> None:
         """Answer no more; the connections are closed next."""
-        for reader in self._readers:
-            reader.cancel()
+        self._readers.cancel()
 
     def _count(self, pull: SuspendedPull, one: int) -> None:
         self.count += one

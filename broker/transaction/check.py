@@ -30,6 +30,7 @@ from congreve.records.message.topics import (
     TRANS_HALF_TOPIC,
     TRANS_QUEUE_ID,
 )
+from congreve.remoting.loop.background import BackgroundTask
 
 logger = logging.getLogger(__name__)
 
@@ -67,28 +68,21 @@ class TransactionCheckService:
         self._monotonic = monotonic
         self._asked = service.asked
         self._unasked: Counter[str] = Counter()  # by group, in this round
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask("the rounds of transaction checks", self._rounds, logger)
 
     def start(self) -> None:
         """Create the half topic, and start the rounds."""
         self._topics.create_internal(TRANS_HALF_TOPIC, 1)
-        self._task = asyncio.get_running_loop().create_task(self._rounds())
+        self._task.start()
 
     async def stop(self) -> None:
         """Stop the rounds; the next start continues with open transactions."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._task.stop()
 
     async def _rounds(self) -> None:
         while True:
             await asyncio.sleep(self._config.transaction_check_interval / 1000)
-            try:
-                await self.check()
-            except Exception:
-                # One invalid message must not end all later checks.
-                logger.exception("a round of transaction checks failed")
+            await self.check()
 
     async def check(self) -> None:
         """Run one round over all open half messages, oldest first."""

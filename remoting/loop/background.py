@@ -1,4 +1,4 @@
-"""Work beside requests: supervised tasks, and calls in threads."""
+"""Work beside requests, supervised: loops, jobs, and calls in threads."""
 
 import asyncio
 import logging
@@ -71,6 +71,44 @@ class BackgroundTask:
                 return
             await self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+class BackgroundJobs:
+    """Runs coroutines on the running loop, each once and in a task of its own.
+
+    What a coroutine did not expect goes to the log with its traceback, and ends only that one.
+    """
+
+    def __init__(self, name: str, logger: logging.Logger) -> None:
+        """`name` says in the log what failed."""
+        self._name = name
+        self._logger = logger
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many run."""
+        return len(self._tasks)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin one more. Call it on a running loop."""
+        task = asyncio.get_running_loop().create_task(work, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        """Begin to end all."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait(self) -> None:
+        """Return when all that run now have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._logger.error("%s failed", self._name, exc_info=error)
 
 
 async def stop_all(tasks: list[BackgroundTask]) -> None:

@@ -1,14 +1,20 @@
 """Work that a running event loop repeats."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+
+from congreve.remoting.loop.background import BackgroundJobs
+
+logger = logging.getLogger(__name__)
 
 
 class Periodic:
     """Calls `work` every `seconds`, the first time after `seconds`, until it is stopped.
 
-    Exceptions of `work` go to the loop's exception handler, and the next call still comes. While a
-    coroutine of `work` runs, it is not started again; stop() cancels it.
+    What `work` did not expect goes to the log (of a coroutine) or to the loop's exception handler,
+    and the next call still comes. While a coroutine of `work` runs, it is not started again; stop()
+    cancels it.
     """
 
     def __init__(
@@ -16,7 +22,7 @@ class Periodic:
     ) -> None:
         self._seconds = seconds
         self._work = work
-        self._task: asyncio.Task[None] | None = None
+        self._running = BackgroundJobs(getattr(work, "__qualname__", repr(work)), logger)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -28,12 +34,12 @@ class Periodic:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._task is not None:
-            self._task.cancel()
+        self._running.cancel()
 
     def _turn(self) -> None:
         self.start()
-        if self._task is not None and not self._task.done():
+        if self._running:
             return
         running = self._work()
-        self._task = None if running is None else asyncio.ensure_future(running)
+        if running is not None:
+            self._running.begin(running)

@@ -12,6 +12,7 @@ import pytest
 from congreve.remoting.loop.background import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
+    BackgroundJobs,
     BackgroundTask,
     stop_all,
     to_thread_whole,
@@ -132,3 +133,34 @@ def test_a_cancelled_call_in_a_thread_waits_for_the_thread() -> None:
         assert ended.is_set()
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+async def test_a_job_that_fails_is_said_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = []
+
+    async def job(number: int) -> None:
+        await asyncio.sleep(0)
+        if number == 1:
+            raise ValueError("a defect")
+        done.append(number)
+
+    jobs = BackgroundJobs("the job", logger)
+    for number in range(3):
+        jobs.begin(job(number))
+    assert len(jobs) == 3
+    await jobs.wait()
+    await asyncio.sleep(0)
+    assert done == [0, 2] and not jobs
+    (record,) = caplog.records
+    assert record.getMessage() == "the job failed" and record.exc_info is not None
+
+
+async def test_jobs_that_are_cancelled_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = BackgroundJobs("the job", logger)
+    jobs.begin(asyncio.sleep(600))
+    await asyncio.sleep(0)
+    jobs.cancel()
+    await jobs.wait()
+    assert not caplog.records
