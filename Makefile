@@ -26,7 +26,7 @@ $(VENV)/.base: pyproject.toml
 # What tests start besides the toolchains, and the C library of the io_uring backend, where this
 # machine lets us install them; without them parts are left out. The stamp names those that are
 # missing. RUNLEVEL keeps a package from starting its service.
-PACKAGES := liburing-dev etcd-server chromium chromium-driver
+PACKAGES := liburing-dev etcd-server chromium chromium-driver prometheus
 deps: build/.deps
 build/.deps:
 	mkdir -p build

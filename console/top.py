@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import time
 import urllib.error
 import urllib.request
@@ -285,15 +286,17 @@ def screen(figures: Figures) -> RenderableType:
 def _head(figures: Figures) -> RenderableType:
     from rich.text import Text
 
-    free = figures.disk_free_bytes / figures.disk_bytes if figures.disk_bytes else 0.0
+    size, free = figures.disk_bytes, figures.disk_free_bytes
+    used = math.ceil(100 * (size - free) / size) if size else 0  # as df rounds
     state = "ready" if figures.trouble is None else f"NOT READY: {figures.trouble}"
     return Text(
         f"{figures.broker} {figures.address} {figures.role}: {state}\n"
         f"{figures.messages_per_second:,.0f} messages/s in, p99 of sends"
         f" {figures.put_latency99_ms} ms, {figures.waiting_answers} wait for the disk,"
         f" {figures.waiting_pulls} pulls wait\n"
-        f"lag {figures.lag:,} messages, disk {readable_size(figures.disk_free_bytes)} free"
-        f" ({free:.0%}), backend {figures.io_backend}, {figures.connections} connections\n"
+        f"lag {figures.lag:,} messages, disk {used}% used,"
+        f" {readable_size(free)} free, backend {figures.io_backend},"
+        f" {figures.connections} connections\n"
     )
 
 

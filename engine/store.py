@@ -28,7 +28,7 @@ from congreve.engine.state.store_folder import StoreFolder
 from congreve.engine.table_retention import TableRetention
 from congreve.engine.writable_store import WritableStore
 from congreve.io_backends.backend import Backend
-from congreve.io_backends.disk import used_share
+from congreve.io_backends.disk import space_of, used_share
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK, FileSystem
 
@@ -282,6 +282,10 @@ class MessageStore(WritableStore):
     def clean_expired(self) -> None:
         """Delete expired segments soon, at any hour."""
         self._housekeeping.clean_soon()
+
+    def disk_space(self) -> tuple[int, int]:
+        """Bytes of the store's disk, used and free ones, and the free ones. Raises OSError."""
+        return space_of(self.config.root_dir)
 
     def stats(self) -> StoreStats:
         """The store's offsets, counts and disk use now."""

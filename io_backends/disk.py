@@ -33,17 +33,26 @@ class Disk:
         )
 
 
+def space_of(path: str) -> tuple[int, int]:
+    """Bytes of the partition that this process has and could have, and those that are free of them.
+
+    As for df, blocks that the file system keeps for others do not count. Raises OSError.
+    """
+    info = os.statvfs(path)
+    used, free = info.f_blocks - info.f_bfree, info.f_bavail
+    return (used + free) * info.f_frsize, free * info.f_frsize
+
+
 def used_share(path: str) -> float:
     """Used share of the partition, rounded up to 0.01; -1.0 if it is unknown.
 
     RocketMQ: UtilAll.getDiskPartitionSpaceUsedPercent.
     """
     try:
-        info = os.statvfs(path)
+        total, free = space_of(path)
     except OSError:
         return -1.0
-    used, usable = info.f_blocks - info.f_bfree, info.f_bavail
-    return math.ceil(100 * used / (used + usable)) / 100 if used + usable else -1.0
+    return math.ceil(100 * (total - free) / total) / 100 if total else -1.0
 
 
 def disk_of(folder: str, *, mounts: str = "/proc/self/mountinfo") -> Disk:

@@ -1,6 +1,5 @@
 """The table of `mqadmin brokerStatus` (RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo)."""
 
-import shutil
 import time
 from collections.abc import Callable, Generator
 
@@ -75,9 +74,8 @@ class RuntimeInfo:
         return KVTable(table={key: str(value) for key, value in table.items()}).encode()
 
     def disk_space(self) -> tuple[int, int]:
-        """Bytes in all and free on the store's disk."""
-        usage = shutil.disk_usage(self._config.store.root_dir)
-        return usage.total, usage.free
+        """Bytes of the store's disk, used and free ones, and the free ones."""
+        return self._store.disk_space()
 
     def table_steps(self) -> Generator[None, None, dict[str, object]]:
         """The figures by their RocketMQ names, in steps."""

@@ -40,7 +40,7 @@ def test_rates_are_those_since_the_last_screen() -> None:
     times = iter([0.0, 5.0, 10.0])
     readings = Readings(lambda: next(answers), 10, lambda: next(times))
     first, second = text_of(screen(readings.next())), text_of(screen(readings.next()))
-    assert "100 messages/s in" in first and "ready" in first and "(25%)" in first
+    assert "100 messages/s in" in first and "ready" in first and "75% used" in first
     assert first.splitlines()[5].split() == ["T", "100", "100.0", "KiB/s", "500"]
     assert first.splitlines()[-1].split() == ["G[red]", "T", "7", "1.5s", "20", "0"]
     assert "0 messages/s in" in second and "NOT READY: the disk is full" in second
