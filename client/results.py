@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.remoting.messages.bodies import MessageQueue
 
 
@@ -16,7 +17,7 @@ class SendStatus(IntEnum):
     FLUSH_SLAVE_TIMEOUT = 12
 
 
-class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+class SendResult(Fields, msgspec.Struct, frozen=True, kw_only=True):
     """Where a message was stored (RocketMQ: SendResult). A batch has its ids separated by commas
     and the offset of the first message.
 

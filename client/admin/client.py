@@ -5,6 +5,7 @@ from typing import Unpack
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.client.admin.brokers import Brokers
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
@@ -43,7 +44,7 @@ ENTRIES_MAX = 8192
 """Maximum number of consume queue entries in one request: each takes some hundred bytes of JSON."""
 
 
-class QueueStats(msgspec.Struct, frozen=True, order=True):
+class QueueStats(Fields, msgspec.Struct, frozen=True, order=True):
     """Offsets of one queue (RocketMQ: TopicOffset); `last_update_ms` is the store time of its
     last message, 0 for an empty queue."""
 
@@ -54,7 +55,7 @@ class QueueStats(msgspec.Struct, frozen=True, order=True):
     last_update_ms: int
 
 
-class BrokerRoute(msgspec.Struct, frozen=True, order=True):
+class BrokerRoute(Fields, msgspec.Struct, frozen=True, order=True):
     """The brokers of one broker name that serve a topic; the first of `addresses` is the
     master's. (RocketMQ: BrokerData.)
     """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.client.admin.brokers import Brokers, in_turns
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.offset_ranges import ranges_of
@@ -63,7 +64,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     message: ReceivedMessage
 
 
-class LetterCount(msgspec.Struct, frozen=True, order=True):
+class LetterCount(Fields, msgspec.Struct, frozen=True, order=True):
     """Number of dead letters of a topic, for a reason, in an age group; `age` is "1 h" for those
     younger than an hour, up to "older"."""
 
@@ -74,7 +75,7 @@ class LetterCount(msgspec.Struct, frozen=True, order=True):
     resent: int
 
 
-class LetterCounts(msgspec.Struct, frozen=True):
+class LetterCounts(Fields, msgspec.Struct, frozen=True):
     """What count() found; `is_complete`: it looked at all dead letters that the brokers have."""
 
     rows: list[LetterCount]
@@ -82,7 +83,7 @@ class LetterCounts(msgspec.Struct, frozen=True):
     is_complete: bool
 
 
-class LetterBacklog(msgspec.Struct, frozen=True, order=True):
+class LetterBacklog(Fields, msgspec.Struct, frozen=True, order=True):
     """Number of dead letters of a group that the brokers have, resent ones too."""
 
     group: str

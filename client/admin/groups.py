@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.client.admin.brokers import TOOLS_GROUP, Brokers, in_turns
 from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.checks import check_group
@@ -45,7 +46,7 @@ OffsetTarget = int | Literal["first", "last"]
 _TO_THE_END = -1
 
 
-class GroupSummary(msgspec.Struct, frozen=True, order=True):
+class GroupSummary(Fields, msgspec.Struct, frozen=True, order=True):
     """A consumer group: its members, its topics, and its lag in messages."""
 
     group: str
@@ -54,7 +55,7 @@ class GroupSummary(msgspec.Struct, frozen=True, order=True):
     lag: int
 
 
-class QueueLag(msgspec.Struct, frozen=True, order=True):
+class QueueLag(Fields, msgspec.Struct, frozen=True, order=True):
     """How far a group is in one queue (RocketMQ: OffsetWrapper).
 
     `lag` counts the messages that are not consumed, `lag_ms` is the age of the oldest of them.
@@ -70,7 +71,7 @@ class QueueLag(msgspec.Struct, frozen=True, order=True):
     last_consumed_ms: int
 
 
-class GroupMember(msgspec.Struct, frozen=True, order=True):
+class GroupMember(Fields, msgspec.Struct, frozen=True, order=True):
     """A client of a group, connected to `broker_name` (RocketMQ: Connection)."""
 
     client_id: str
@@ -80,7 +81,7 @@ class GroupMember(msgspec.Struct, frozen=True, order=True):
     broker_name: str
 
 
-class QueueReset(msgspec.Struct, frozen=True, order=True):
+class QueueReset(Fields, msgspec.Struct, frozen=True, order=True):
     """A group's offset in a queue before and after a reset; -1: the group had none."""
 
     broker_name: str

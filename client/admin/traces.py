@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.client.admin.brokers import Brokers
 from congreve.client.message import MessageQueue
 from congreve.client.observability.trace import FIELD_SEPARATOR, RECORD_SEPARATOR
@@ -17,7 +18,7 @@ FOREVER_MS = (1 << 63) - 1
 _NONE = ("", "null")
 
 
-class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class TraceEvent(Fields, msgspec.Struct, frozen=True, kw_only=True, order=True):
     """What a client did with a message (RocketMQ: TraceContext, TraceView).
 
     `kind` is "send", "consume" or "end of transaction". A `consume` without an end in the trace has

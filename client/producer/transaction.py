@@ -12,6 +12,7 @@ from typing import Unpack
 import msgspec
 
 from congreve.base.errors import CongreveError
+from congreve.base.fields import Fields
 from congreve.client.checks import check_message
 from congreve.client.errors import BrokerError, ClientError, TransactionEndError
 from congreve.client.hooks import EndContext
@@ -49,7 +50,7 @@ class TransactionState(IntEnum):
     ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
 
 
-class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionResult(Fields, msgspec.Struct, frozen=True, kw_only=True):
     """The result of sending the half message, and the outcome reported to the broker (RocketMQ:
     TransactionSendResult)."""
 

@@ -2,8 +2,6 @@
 
 import ssl as tls
 from collections.abc import Mapping
-from difflib import get_close_matches
-from inspect import signature
 from typing import TypedDict
 
 from congreve.remoting.messages.signature import Credentials
@@ -22,6 +20,9 @@ def check_options(client: object, given: Mapping[str, object], known: type) -> N
     `client`, which the user wrote, and not the base class that would notice."""
     for name in given:
         if name not in known.__annotations__:
+            from difflib import get_close_matches
+            from inspect import signature
+
             names = [*known.__annotations__, *signature(type(client)).parameters]
             close = get_close_matches(name, names, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""

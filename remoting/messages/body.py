@@ -7,6 +7,7 @@ from typing import Any, Self
 import msgspec
 from msgspec import inspect
 
+from congreve.base.fields import Fields
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.header import Int32
@@ -15,7 +16,7 @@ MAX_DEPTH = 64
 """Objects and arrays within each other in a body; the deepest of the reference's has 7."""
 
 
-class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
+class MessageQueue(Fields, msgspec.Struct, frozen=True, order=True, rename="camel"):
     """One queue of a topic on a broker; bodies have it as a value and as a key.
 
     (RocketMQ: MessageQueue.)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,12 +19,14 @@ from congreve.remoting.errors import (
     FrameError,
     RequestTimeoutError,
 )
-from congreve.remoting.lanes.transport import LaneTransport
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.dispatcher import Dispatcher
 from congreve.remoting.transport.frame_reader import FrameReader, FrameSink
 from congreve.remoting.transport.pending_requests import PendingRequests
+
+if TYPE_CHECKING:
+    from congreve.remoting.lanes.transport import LaneTransport
 
 logger = logging.getLogger(__name__)
 
@@ -303,7 +305,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def tell_lane(self, kind: int, data: bytes) -> None:
         """Give the sink of this connection's lane an entry; a closed connection drops it."""
         if not self.closed:
-            cast(LaneTransport, self._transport).tell_sink(kind, data)
+            cast("LaneTransport", self._transport).tell_sink(kind, data)
 
     def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         """Send bytes of whole frames, in pieces; a closed connection drops them."""

@@ -1,5 +1,7 @@
 """What importing the client costs."""
 
+import os
+import resource
 import subprocess
 import sys
 
@@ -41,3 +43,25 @@ def test_every_public_name_exists(name: str) -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = congreve.client.nothing_like_it
+
+
+PRODUCER = "import congreve.client; congreve.client.Producer('127.0.0.1:9876', group='p')"
+
+
+def test_a_first_producer_costs_little_more_than_asyncio_and_tls() -> None:
+    """CPU of whole processes, in turns; the least of several is without other programs' share."""
+    costs: dict[str, list[float]] = {"import asyncio, ssl": [], PRODUCER: []}
+    for _ in range(8):
+        for code, seconds in costs.items():
+            seconds.append(cpu_of(code))
+    base, mine = (min(seconds) for seconds in costs.values())
+    assert mine <= 1.5 * base + 0.030, (base, mine)
+
+
+def cpu_of(code: str) -> float:
+    # With the compiled modules of installed packages, which a first run writes.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

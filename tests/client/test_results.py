@@ -1,0 +1,89 @@
+"""Results as web frameworks see them."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from harness.fake_cluster import FakeCluster, stored
+from starlette.testclient import TestClient
+
+from congreve.client import (
+    Message,
+    MessageQueue,
+    Producer,
+    SendResult,
+    SendStatus,
+    TransactionResult,
+    TransactionState,
+)
+from congreve.client.admin.groups import GroupSummary
+
+QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=1)
+SENT = SendResult(
+    status=SendStatus.SEND_OK, message_id="M", offset_message_id="O", queue=QUEUE, queue_offset=7
+)
+AS_JSON = {
+    "status": 0,
+    "message_id": "M",
+    "offset_message_id": "O",
+    "queue": {"topic": "T", "broker_name": "b", "queue_id": 1},
+    "queue_offset": 7,
+    "count": 1,
+    "transaction_id": None,
+    "recall_handle": None,
+}
+
+
+def test_a_dict_of_a_result_has_its_fields() -> None:
+    assert dict(SENT)["queue"] is QUEUE
+    assert list(dict(SENT)) == list(AS_JSON)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (SENT, AS_JSON),
+        ([SENT, SENT], [AS_JSON, AS_JSON]),
+        (
+            TransactionResult(sent=SENT, state=TransactionState.COMMIT),
+            {"sent": AS_JSON, "state": 8},
+        ),
+        (
+            GroupSummary(group="g", members=1, topics=2, lag=3),
+            {"group": "g", "members": 1, "topics": 2, "lag": 3},
+        ),
+    ],
+)
+def test_fastapi_encodes_results(result: Any, expected: Any) -> None:
+    assert json.loads(json.dumps(jsonable_encoder(result))) == expected
+
+
+async def test_endpoints_return_results_with_and_without_an_annotation() -> None:
+    app = FastAPI()
+    async with (
+        FakeCluster("a") as cluster,
+        Producer(cluster.address, group="p") as producer,
+    ):
+        cluster.brokers["a"].answers[310] = stored
+        sent = await producer.send(Message(topic="T", body=b"x"))
+    queue = sent.queue
+
+    @app.get("/plain")
+    async def plain():  # type: ignore[no-untyped-def]
+        return sent
+
+    @app.get("/typed")
+    async def typed() -> SendResult:
+        return sent
+
+    @app.post("/queue")
+    async def same(queue: list[MessageQueue]) -> MessageQueue:
+        assert isinstance(queue[0], MessageQueue)
+        return queue[0]
+
+    with TestClient(app) as web:
+        assert web.get("/plain").json() == web.get("/typed").json() == jsonable_encoder(sent)
+        assert web.post("/queue", json=[dict(queue)]).json() == dict(queue)
+        assert "queue_offset" in web.get("/openapi.json").text
