@@ -37,9 +37,12 @@ class Fields:
         def made(values: dict[str, Any]) -> Any:
             return cls(**values)
 
+        from_fields = core_schema.no_info_after_validator_function(made, schema)
         return core_schema.json_or_python_schema(
-            json_schema=core_schema.no_info_after_validator_function(made, schema),
-            python_schema=core_schema.is_instance_schema(cls),
+            json_schema=from_fields,
+            python_schema=core_schema.union_schema(
+                [core_schema.is_instance_schema(cls), from_fields]
+            ),
             serialization=core_schema.plain_serializer_function_ser_schema(
                 dict, return_schema=schema
             ),

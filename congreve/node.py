@@ -63,10 +63,18 @@ def serve(
 
 
 class Serving:
-    """The result of serve(): ``with`` gives a Node, ``async with`` an AsyncNode."""
+    """The result of serve(): ``with`` gives a Node, ``async with`` an AsyncNode; so does start(),
+    for notebooks."""
 
     def __init__(self, servers: _Servers) -> None:
         self._servers = servers
+
+    def __repr__(self) -> str:
+        return f"<congreve.serve({str(self._servers.path)!r}): use `with`, or start()>"
+
+    def start(self) -> Node:
+        """Start both servers; stop() of the node stops them. Raises as entering does."""
+        return self.__enter__()
 
     def __enter__(self) -> Node:
         servers = self._servers.__enter__()
@@ -124,6 +132,7 @@ class _Servers(Lifecycle):
             "maxConnections": str(connections - connections // 8),
         }
         self.path = path
+        self.is_running = False
         config = BrokerConfig().changed({**usual, **texts})
         adopt_sizes(config.store, texts, small_sizes(config.store.max_message_size))
         if config.acl_enable and not (config.acl_folder and config.broker_access_key):
@@ -158,8 +167,10 @@ class _Servers(Lifecycle):
             if self.paired_slave is not None:
                 await stack.enter_async_context(self.paired_slave)
             self._running = stack.pop_all()
+        self.is_running = True
 
     async def stop(self) -> None:
+        self.is_running = False
         await self._running.aclose()
 
 
@@ -167,6 +178,7 @@ class _Node:
     """The attributes of both kinds of node."""
 
     def __init__(self, servers: _Servers) -> None:
+        self._servers = servers
         self.path = servers.path
         """The folder with all files; congreve.open_store() reads it."""
         self.name_server = servers.name_server
@@ -179,6 +191,12 @@ class _Node:
         """``host:port`` of the name server, for RocketMQ clients."""
         return self.name_server.address
 
+    def __repr__(self) -> str:
+        name, files = type(self).__name__, f"files in {str(self.path)!r}"
+        if not self._servers.is_running:
+            return f"<{name}: stopped, {files}>"
+        return f"<{name}: name server {self.address}, broker {self.broker.address}, {files}>"
+
 
 class Node(_Node):
     """A running name server and broker, for programs without an event loop.
@@ -186,6 +204,10 @@ class Node(_Node):
     Any thread may use its clients; close them before the node. `topics` maps each topic to its
     subscription: ``*``, tags joined with ``||``, or a congreve.client.Sql.
     """
+
+    def stop(self) -> None:
+        """Stop both servers; idempotent, and the end of a ``with`` does it."""
+        self._servers.__exit__(None, None, None)
 
     def producer(self, group: str, **options: Unpack[ProducerOptions]) -> SyncProducer:
         """A producer for this node; `options` are congreve.client.Producer's."""
@@ -239,6 +261,10 @@ class Node(_Node):
 
 class AsyncNode(_Node):
     """A running name server and broker on the caller's event loop; `topics` as for Node."""
+
+    async def stop(self) -> None:
+        """Stop both servers; idempotent, and the end of an ``async with`` does it."""
+        await self._servers.__aexit__(None, None, None)
 
     def producer(self, group: str, **options: Unpack[ProducerOptions]) -> Producer:
         """A producer for this node; `options` are congreve.client.Producer's."""

@@ -5,6 +5,7 @@ a claim store has recorded as done.
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
@@ -74,11 +75,17 @@ class SqliteClaims:
     def __init__(
         self, path: Path | str, *, lease_s: float = LEASE_S, clock: Callable[[], float] = time.time
     ) -> None:
+        self._path = path
         self._lease_s = lease_s
         self._clock = clock
+        self._inherited: list[sqlite3.Connection] = []
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(
-            path, timeout=10, isolation_level=None, check_same_thread=False
+            self._path, timeout=10, isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute(
@@ -86,10 +93,18 @@ class SqliteClaims:
             " (key TEXT PRIMARY KEY, done INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID"
         )
 
+    def _locked(self) -> threading.Lock:
+        """The lock of the connection. A child made by fork() opens one of its own first: SQLite
+        connections may not cross a fork, not even to be closed."""
+        if os.getpid() != self._pid:
+            self._inherited.append(self._connection)
+            self._open()
+        return self._lock
+
     def claim(self, key: str) -> bool:
         """See ClaimStore.claim()."""
         now = self._clock()
-        with self._lock:
+        with self._locked():
             found = self._connection.execute(
                 "INSERT INTO claims VALUES (?1, 0, ?2) ON CONFLICT (key) DO UPDATE SET at = ?2"
                 " WHERE done = 0 AND at <= ?3",
@@ -99,7 +114,7 @@ class SqliteClaims:
 
     def confirm(self, key: str) -> None:
         """See ClaimStore.confirm()."""
-        with self._lock:
+        with self._locked():
             self._connection.execute(
                 "INSERT INTO claims VALUES (?1, 1, ?2)"
                 " ON CONFLICT (key) DO UPDATE SET done = 1, at = ?2",
@@ -108,12 +123,12 @@ class SqliteClaims:
 
     def release(self, key: str) -> None:
         """See ClaimStore.release()."""
-        with self._lock:
+        with self._locked():
             self._connection.execute("DELETE FROM claims WHERE key = ? AND done = 0", (key,))
 
     def forget_before(self, at: float) -> int:
         """Delete the keys that were done before that time; returns how many."""
-        with self._lock:
+        with self._locked():
             found = self._connection.execute("DELETE FROM claims WHERE done = 1 AND at < ?", (at,))
             return found.rowcount
 

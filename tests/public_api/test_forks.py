@@ -140,3 +140,25 @@ def test_an_interrupted_start_leaves_nothing_behind(tmp_path: Path) -> None:
         str(tmp_path),
     )
     assert printed == "done\n"
+
+
+def test_a_child_opens_the_claims_of_its_parent_anew(tmp_path: Path) -> None:
+    """The parent's lock is held while it forks, as by one of its threads."""
+    printed = run(
+        """
+        import os, signal, sys
+        from congreve.client.producer.idempotence import SqliteClaims
+
+        claims = SqliteClaims(sys.argv[1])
+        assert claims.claim("one")
+        with claims._locked():
+            child = os.fork()
+            if not child:
+                signal.alarm(60)
+                os._exit(not (claims.claim("two") and not claims.claim("one")))
+        assert os.waitpid(child, 0)[1] == 0
+        print(claims.claim("two"), claims.claim("three"))
+        """,
+        str(tmp_path / "claims.db"),
+    )
+    assert printed == "False True\n"

@@ -29,6 +29,29 @@ def test_a_program_without_a_loop_sends_and_polls(tmp_path: Path) -> None:
     assert not [name for name in names if name.startswith("congreve")]
 
 
+def test_a_notebook_starts_and_stops_a_node_that_says_where_it_is(tmp_path: Path) -> None:
+    serving = congreve.serve(tmp_path, **SMALL)
+    assert repr(serving) == f"<congreve.serve({str(tmp_path)!r}): use `with`, or start()>"
+    node = serving.start()
+    with node.producer("p") as producer:
+        producer.send(MESSAGE)
+    running = f"name server {node.address}, broker {node.broker.address}"
+    assert repr(node) == f"<Node: {running}, files in {str(tmp_path)!r}>"
+    node.stop()
+    node.stop()
+    assert repr(node) == f"<Node: stopped, files in {str(tmp_path)!r}>"
+    with congreve.serve(tmp_path, **SMALL) as again:
+        again.stop()
+        assert "stopped" in repr(again)
+
+
+async def test_an_async_node_can_be_stopped_early(tmp_path: Path) -> None:
+    async with congreve.serve(tmp_path, **SMALL) as node:
+        assert repr(node).startswith("<AsyncNode: name server ")
+        await node.stop()
+        assert repr(node).startswith("<AsyncNode: stopped, ")
+
+
 def test_one_message_takes_less_than_40_mib_of_disk(tmp_path: Path) -> None:
     with congreve.serve(tmp_path) as node:
         with node.producer("p") as producer:

@@ -142,6 +142,7 @@ _ROOMS = {
     "congreve": """
         archive name_server store_reader table_archive
         node
+        pytest_plugin
         """,
     "spark": """
         errors retry
