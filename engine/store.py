@@ -17,6 +17,7 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.recovery.deletions import DeletedTopics
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.recovery.repair import LateChecks, QueueRepair
 from congreve.engine.recovery.repair_thread import RepairThread
@@ -169,6 +170,7 @@ class MessageStore(WritableStore):
             mark=mark,
             clean=clean,
             repair=self.repair,
+            deleted=DeletedTopics(self.config, self.files, clean=clean),
         )
         self.recovery = recovery.run(cut_at)
         self._late_checks = LateChecks(self.repair, recovery.unchecked)

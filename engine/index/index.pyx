@@ -168,7 +168,9 @@ cdef class KeyIndex(IndexFiles):
 
     def drop_from(self, first):
         """Remove the index file `first` and all later ones; the thread indexes their part again."""
-        logger.warning("the index file %s is damaged: rebuilding the index from there on", first)
+        logger.warning(
+            "the index file %s has changed since it was closed: rebuilding from there on", first
+        )
         self.files = tuple(file for file in self.files if os.path.basename(file.path) < first)
         for name in self.names():
             if name.isdigit() and name >= first:

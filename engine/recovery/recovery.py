@@ -8,7 +8,7 @@ damage after both ends the log there.
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,8 @@ class Recovery:
     """Recovers the log and the queues (RocketMQ: CommitLog.recoverNormally, recoverAbnormally).
 
     `known` is Congreve's checkpoint, or None, `mark` the durable mark, or None; `clean` says
-    whether the last stop was clean. It avoids the defects D5 to D9, D12 and D14.
+    whether the last stop was clean, `deleted` has the topics that another broker has deleted since.
+    It avoids the defects D5 to D9, D12 and D14.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Recovery:
         mark: NamedRecord | None,
         clean: bool,
         repair: QueueRepair,
+        deleted: Container[str] = (),
     ) -> None:
         self.unchecked: list[UncheckedFile] = []
         """Files that are not checked yet: queue, start, stop, CRC-32 (queue/sums.py)."""
@@ -119,6 +121,7 @@ class Recovery:
         self._known = known
         self._mark = mark
         self._clean = clean
+        self._deleted = deleted
         self._repair = repair
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
         self._ends: dict[ConsumeQueue, int] = {}
@@ -232,20 +235,40 @@ class Recovery:
 
     def _from_checkpoint(self, known: QueueCheckpoint) -> _Plan:
         resume = known.log_end
+        made_again: set[ConsumeQueue] = set()
         for topic, promised in known.queues.items():
             if topic.startswith(LIGHT_PREFIX):
                 continue
+            if topic not in self._queues and topic in self._deleted:
+                continue
             for queue_id, promise in promised.items():
                 queue = self._queues.get(topic, queue_id)
-                resume = min(resume, self._complete_up_to(queue, promise, known))
+                if self._is_made_again(queue, promise, known):
+                    made_again.add(queue)
+                else:
+                    resume = min(resume, self._complete_up_to(queue, promise, known))
         for queue in self._queues:
-            if queue.queue_id not in known.queues.get(queue.topic, {}):
+            if queue in made_again or queue.queue_id not in known.queues.get(queue.topic, {}):
                 queue.destroy()  # created after the checkpoint; its records create it again
             elif not self._clean or queue.has_more:
                 # After the checkpoint only some of a queue's pages may be on disk.
                 queue.truncate_to(queue.max)
         reason = "queues are incomplete" if self._lost else "from the checkpoint"
         return _Plan(reason, resume, known.log_end, known.log_end)
+
+    def _is_made_again(
+        self, queue: ConsumeQueue, promise: QueuePromise, known: QueueCheckpoint
+    ) -> bool:
+        """Whether another broker has deleted the queue since the checkpoint, and made it again.
+
+        Then its first message is behind the checkpoint, with an offset before the promised end.
+        """
+        first = queue.min
+        return (
+            first < min(queue.max, promise.max)
+            and queue[first][0] >= known.log_end
+            and self._repair.is_valid(queue, first)
+        )
 
     def _complete_up_to(
         self, queue: ConsumeQueue, promise: QueuePromise, known: QueueCheckpoint

@@ -1,0 +1,99 @@
+"""A topic that another broker has deleted since this one's checkpoint, as RocketMQ does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness.small_store import small_store
+
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
+from congreve.records.record import decode_record
+
+OLD = 45
+
+
+def put(store: MessageStore, topic: str, *bodies: bytes) -> None:
+    for body in bodies:
+        store.put(Record(topic=topic, body=body))
+
+
+def served(store: MessageStore, topic: str) -> list[bytes]:
+    queue = store.queues.find(topic, 0)
+    places = [] if queue is None else [queue[offset][0] for offset in range(queue.min, queue.max)]
+    return [decode_record(record).body for place in places if (record := store.read(place))]
+
+
+def write_topics(root: Path, *names: str) -> None:
+    file = root / "config/topics.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"topicConfigTable": {name: {} for name in names}}))
+
+
+def by_another_broker(root: Path, change: Callable[[MessageStore], None], *topics: str) -> None:
+    """Change a store as a program does that leaves our files and marks as they are."""
+    own = shutil.copytree(root / "congreve", root.parent / "own")
+    with MessageStore(small_store(root)) as store:
+        change(store)
+    shutil.rmtree(root / "congreve")
+    shutil.move(own, root / "congreve")
+    write_topics(root, *topics)
+    os.utime(root / "config/topics.json", (2e9, 2e9))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store with two topics, closed by us."""
+    root = tmp_path / "store"
+    with MessageStore(small_store(root)) as store:
+        for number in range(OLD):
+            put(store, "T", b"old %d" % number)
+            put(store, "Kept", b"kept %d" % number)
+    write_topics(root, "T", "Kept")
+    return root
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("count", [1, 20, OLD, 200])
+def test_a_topic_that_was_made_again_has_its_new_messages(
+    root: Path, count: int, killed: bool
+) -> None:
+    new = [b"new %d" % number for number in range(count)]
+
+    def change(store: MessageStore) -> None:
+        store.delete_topic("T")
+        put(store, "T", *new)
+
+    by_another_broker(root, change, "T", "Kept")
+    if killed:
+        (root / "abort").touch()
+    with MessageStore(small_store(root)) as store:
+        assert served(store, "T") == new
+        assert len(served(store, "Kept")) == OLD
+        put(store, "T", b"later")
+        assert served(store, "T") == [*new, b"later"]
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_deleted_topic_does_not_come_back(root: Path, made_again: bool) -> None:
+    topics = ("T", "Kept") if made_again else ("Kept",)
+    by_another_broker(root, lambda store: store.delete_topic("T") and None, *topics)
+    (root / "consumequeue/T").mkdir()  # RocketMQ leaves it
+    with MessageStore(small_store(root)) as store:
+        assert not served(store, "T")
+        put(store, "T", b"new")
+        assert served(store, "T") == [b"new"]
+        assert store.queues.get("T", 0).max == 1
+
+
+def test_queues_that_the_disk_lost_are_rebuilt(root: Path) -> None:
+    (root / "abort").touch()
+    os.utime(root / "config/topics.json", (2e9, 2e9))
+    shutil.rmtree(root / "consumequeue/T")
+    with MessageStore(small_store(root)) as store:
+        assert served(store, "T") == [b"old %d" % number for number in range(OLD)]
