@@ -8,7 +8,7 @@ reported and have no effect. Each field has its range, and when it may change ov
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Annotated
 
@@ -367,7 +367,8 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def all_settings() -> dict[str, Setting]:
+@cache
+def all_settings() -> Mapping[str, Setting]:
     """All settings of broker.conf that have an effect, by key."""
     tables = (settings.table_of(table).items() for table in TABLES.values())
     return dict(chain.from_iterable(tables))
