@@ -10,7 +10,15 @@ from functools import cache
 from pathlib import Path
 
 from harness import servers
-from sidebyside.brokers import JVM, PRETOUCH, SEGMENT_SIZE, SOONEST, WITH_BYTECODE, Running
+from sidebyside.brokers import (
+    JVM,
+    PRETOUCH,
+    SEGMENT_SIZE,
+    SOONEST,
+    WITH_BYTECODE,
+    Running,
+    started,
+)
 
 KINDS = ("congreve", "rust", "java5", "java")
 TITLES = {
@@ -98,14 +106,8 @@ def running(kind: str, folder: Path, flush: str) -> Iterator[Running]:
     shutil.rmtree(folder, ignore_errors=True)
     namesrv = _namesrv(kind, folder / "namesrv")
     broker = _broker(kind, folder / "broker", namesrv.address, flush)
-    try:
-        namesrv.start()
-        broker.start()
-        yield Running(kind, broker)
-    finally:
-        broker.kill()
-        namesrv.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(kind, folder, namesrv, broker) as found:
+        yield found
 
 
 def missing() -> dict[str, str]:

@@ -185,6 +185,21 @@ def _stores(address: str, topic: str) -> bool:
 
 
 @contextmanager
+def started(
+    kind: str, folder: Path, namesrv: servers.Server, broker: servers.BrokerServer
+) -> Iterator[Running]:
+    """Both servers run; then they are killed, and the folder is removed."""
+    try:
+        namesrv.start()
+        broker.start()
+        yield Running(kind, broker)
+    finally:
+        broker.kill()
+        namesrv.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
 def running(
     kind: str,
     folder: Path,
@@ -220,11 +235,5 @@ def running(
         namesrv.command[0] = broker.command[0] = str(python)
     if kind == "congreve":
         broker.environment = WITH_BYTECODE
-    try:
-        namesrv.start()
-        broker.start()
-        yield Running(kind, broker)
-    finally:
-        broker.kill()
-        namesrv.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(kind, folder, namesrv, broker) as found:
+        yield found
