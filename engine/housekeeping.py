@@ -15,7 +15,7 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.retention import DISK_SPACE_WARNING_LEVEL_RATIO, Retention, SegmentAge
-from congreve.engine.rounds import Rounds
+from congreve.engine.rounds import Rounds, StoreThread
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.table_retention import TableRetention
 from congreve.io_backends.backend import Segment
@@ -37,7 +37,7 @@ KEPT_BYTES = 32 << 20
 logger = logging.getLogger(__name__)
 
 
-class Housekeeping:
+class Housekeeping(StoreThread):
     """The thread of periodic work (RocketMQ: FlushConsumeQueueService, CleanCommitLogService).
 
     It holds `maintenance` while it creates or removes files; other code that removes queues also
@@ -58,6 +58,7 @@ class Housekeeping:
         tables: TableRetention | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("housekeeping")
         self._config = config
         self._log = commit_log
         self._queues = queues
@@ -69,9 +70,6 @@ class Housekeeping:
         self._tables = tables
         self._monotonic = monotonic
         self._retention = Retention(config)
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._next_checkpoint = self._next_clean = 0.0
         self._unlinking: Iterator[None] | None = None
         self._begins: dict[int, int] = {}  # store times of the segments' first records
@@ -80,28 +78,19 @@ class Housekeeping:
         self.maintenance = threading.RLock()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. After stop() the caller writes the last checkpoint."""
         now = self._monotonic()
         self._next_checkpoint = now + self._config.flush_consume_queue_thorough_interval / 1000
         self._next_clean = now + self._config.clean_resource_interval / 1000
         self.watch_disk()
-        self._wake.set()
-        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread; idempotent. The caller writes the last checkpoint."""
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._woken.set()
+        super().start()
 
     def clean_soon(self) -> None:
         """Delete expired segments now, at any hour (RocketMQ: executeDeleteFilesManually)."""
         self._retention.request_manually()
         self._next_clean = 0.0
-        self._wake.set()
+        self._woken.set()
 
     def remove_topic(self, topic: str) -> int:
         """Remove a topic's queues; returns their number. A later round unlinks the files."""
@@ -143,14 +132,14 @@ class Housekeeping:
 
     def _unlink_soon(self) -> None:
         self._has_removed = True
-        self._wake.set()
+        self._woken.set()
 
     def _run(self) -> None:
         pause = self._config.flush_interval_consume_queue / 1000
         round_of_work = Rounds("housekeeping", self.round)
         while not self._stopping.is_set():
-            self._wake.wait(pause)
-            self._wake.clear()
+            self._woken.wait(pause)
+            self._woken.clear()
             if not self._stopping.is_set():
                 round_of_work()
 

@@ -1,6 +1,7 @@
-"""Threads of a store that repeat a round of work until they are stopped."""
+"""Threads of a store, and the rounds of work that they repeat until they are stopped."""
 
 import logging
+import threading
 from collections.abc import Callable
 
 from congreve.base.limited_log import LimitedLog
@@ -30,3 +31,30 @@ class Rounds:
                 self._failed = True
                 logger.exception("%s failed; the next round tries again", self._name)
             self._log.warning("%s failed: %s: %s", self._name, type(error).__name__, error)
+
+
+class StoreThread:
+    """A thread of a store, which runs from start() to stop(). (RocketMQ: ServiceThread.)"""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and wait for its end; idempotent."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        """Work until `_stopping` is set; stop() sets `_woken`, too."""
+        raise NotImplementedError

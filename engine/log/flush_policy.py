@@ -1,12 +1,11 @@
 """When ASYNC_FLUSH requests a flush from the backend (RocketMQ: FlushRealTimeService)."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from congreve.engine.config import StoreConfig
-from congreve.engine.rounds import Rounds
+from congreve.engine.rounds import Rounds, StoreThread
 
 _PAGE = 4096
 
@@ -34,7 +33,7 @@ class FlushPolicy:
         return waiting >= self._config.flush_commit_log_least_pages
 
 
-class FlushTimer:
+class FlushTimer(StoreThread):
     """The thread of ASYNC_FLUSH; with SYNC_FLUSH, each append requests a flush instead.
 
     It checks every flushIntervalCommitLog ms; with flushCommitLogTimed=false at each wake(), too.
@@ -50,30 +49,18 @@ class FlushTimer:
         request: Callable[[int], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("flush-timer")
         self._config = config
         self._written = written
         self._durable = durable
         self._request = request
         self._monotonic = monotonic
-        self._woken = threading.Event()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
         self.wants_wake = not config.sync_flush and not config.flush_commit_log_timed
 
     def start(self) -> None:
-        """Start the thread."""
-        if self._config.sync_flush:
-            return
-        self._thread = threading.Thread(target=self._run, name="flush-timer", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread; idempotent. The backend flushes the rest when it stops."""
-        self._stopping = True
-        self._woken.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        """Start the thread. When it stops, the backend flushes the rest."""
+        if not self._config.sync_flush:
+            super().start()
 
     def wake(self) -> None:
         """Check now, after an append (RocketMQ: handleDiskFlush); returns at once."""
@@ -85,7 +72,7 @@ class FlushTimer:
         while True:
             self._woken.wait(self._config.flush_interval_commit_log / 1000)
             self._woken.clear()
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             round_of_work()
 

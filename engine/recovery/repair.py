@@ -14,6 +14,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.sums import is_sound
 from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.rounds import StoreThread
 from congreve.io_backends.errors import BackendError
 from congreve.records.message.parked import ParkingRule
 
@@ -197,28 +198,22 @@ class QueueRepair:
         return {offset: (place, size, code) for offset, place, size, code in scanner.found}
 
 
-class LateChecks:
-    """A thread that compares queue files with their checksums after a start, and repairs them."""
+class LateChecks(StoreThread):
+    """A thread that compares queue files with their checksums after a start, and repairs them.
+
+    The next start checks the files that stop() leaves.
+    """
 
     def __init__(self, repair: QueueRepair, files: Sequence[UncheckedFile]) -> None:
+        super().__init__("queuecheck")
         repair.check_later(files)
         self._repair = repair
         self._files = files
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread if there are files to check."""
         if self._files:
-            self._thread = threading.Thread(target=self._run, name="queuecheck", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread; idempotent. The next start checks the remaining files."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+            super().start()
 
     def _run(self) -> None:
         for queue, start, _, _ in self._files:

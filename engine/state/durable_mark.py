@@ -5,7 +5,6 @@ Below it a record that cannot be read was damaged, above it one may be torn.
 
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.health import Health
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.log.named_record import NamedRecord
-from congreve.engine.rounds import Rounds
+from congreve.engine.rounds import Rounds, StoreThread
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.io_backends.backend import Backend
@@ -81,7 +80,7 @@ class DurableMarkFile:
             raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
 
 
-class DurableMarks:
+class DurableMarks(StoreThread):
     """The thread that writes the durable mark while a store is open.
 
     It asks for no sync: a mark names what the flush policy has made durable. (RocketMQ has no
@@ -98,6 +97,7 @@ class DurableMarks:
         interval_s: float = INTERVAL_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__("mark")
         self.file = file
         """Where the mark is."""
         self._log = log
@@ -107,8 +107,6 @@ class DurableMarks:
         self._monotonic = monotonic
         self._samples: deque[NamedRecord] = deque(maxlen=_SAMPLES_MAX)
         self._seen = 0
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def resume(self, marked: int, last_record: int) -> None:
         """Continue after recovery with the log's last record, or -1.
@@ -119,17 +117,12 @@ class DurableMarks:
         self._note(None if last_record < 0 else self._log.named_record(last_record))
 
     def start(self) -> None:
-        """Write a first mark if one is due, and start the thread."""
-        self.round()
-        self._thread = threading.Thread(target=self._run, name="mark", daemon=True)
-        self._thread.start()
+        """Write a first mark if one is due, and start the thread.
 
-    def stop(self) -> None:
-        """Stop the thread; idempotent. A last round() marks what became durable since."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        After stop() a last round() marks what became durable since.
+        """
+        self.round()
+        super().start()
 
     def _run(self) -> None:
         end, since = self._log.max_offset, self._monotonic()
