@@ -316,6 +316,10 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
         return
     brokers = info.broker_addr_table
     yield Finding("name servers", "ok", f"{address} knows {len(brokers)} brokers")
+    if config.is_slave:
+        group = brokers.get(config.broker_name)
+        master = None if group is None else group.broker_addrs.get(0)
+        yield from _master(address, master, config)
     if config.election.ha_mode != "classic" or config.listen_port == 0:
         return  # an election gives the numbers
     named = brokers.get(config.broker_name)
@@ -340,6 +344,34 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
             f"{address} knows {config.address} as {', '.join(others)}, not {config.broker_name}",
             "if another broker announces this address, change brokerIP1 or listenPort of one",
         )
+
+
+def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[Finding]:
+    """Whether a slave can follow its master."""
+    if master is None:
+        found = f"{namesrv} knows no master of {config.broker_name}"
+        yield Finding("master", "warn", found, "start it, or correct brokerName")
+        return
+    key = "mappedFileSizeCommitLog"
+    mine = str(config.store.mapped_file_size_commit_log)
+    try:
+        theirs = asyncio.run(_settings_of(namesrv, master)).get(key, mine)
+    except CongreveError as error:
+        yield Finding("master", "warn", f"{master}: {error}", "its file sizes are unknown")
+        return
+    if theirs != mine:
+        found = f"{master} has {key}={theirs}, this slave {mine}"
+        yield Finding("master", "fail", found, f"set {key}={theirs}, and begin with an empty store")
+    else:
+        yield Finding("master", "ok", f"{master} has segments of the same size")
+
+
+async def _settings_of(namesrv: str, broker: str) -> dict[str, str]:
+    from congreve.client.admin.client import AdminClient
+    from congreve.client.admin.reports import BrokerReports
+
+    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+        return await BrokerReports(admin, broker).settings()
 
 
 def _least(check: str, found: int, wanted: int, advice: str) -> Finding:
