@@ -75,7 +75,11 @@ SECTIONS = {
         "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
     },
     "Files and disks of this machine": {
-        "store": ("congreve.console.store:store", "Inspect and verify a store's files, offline."),
+        "store": ("congreve.console.store:store", "Inspect, verify, back up and restore a store."),
+        "bundle": (
+            "congreve.console.bundle:bundle",
+            "Collect what a bug report needs in one file, without secrets.",
+        ),
         "lake": ("congreve.console.lake:lake", "Copy topics into Iceberg tables."),
         "user": (
             "congreve.console.accounts:user",

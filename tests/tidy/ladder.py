@@ -160,10 +160,10 @@ _ROOMS = {
         demo
         """,
     "console": """
-        flights loadgen option_types report topic_kinds
+        flights loadgen option_types report store_backup topic_kinds
         accounts contexts daemon doctor lake settings store top tune web
         connection demo quota web.views
-        bench cluster replication web.serving
+        bench bundle cluster replication web.serving
         main
         """,
 }

@@ -1,0 +1,204 @@
+"""Copies of a whole store: all its parts, in the order that a running broker allows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from congreve.base.errors import CongreveError
+from congreve.base.version import __version__
+from congreve.engine.state.identity import IdentityFile
+
+MARK = "backup.json"
+"""Written last: a folder without it is no complete backup."""
+LOG = "commitlog"
+LEFT_OUT = frozenset(("lock", MARK))
+PIECE = 8 << 20
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds, and of which store: its identity, its root, and its log's folder."""
+
+    identity: str | None
+    root: str
+    commit_log: str
+    made_ms: int
+    version: str
+    files: int
+    bytes: int
+
+
+Progress = Callable[[int], object]
+"""Called with the bytes of each piece that was copied."""
+
+
+def make_backup(root: Path, commit_log: Path, target: Path, progress: Progress) -> Backup:
+    """Copy a store, also one that a broker is using, into the new folder `target`.
+
+    The log comes last, so that it has each message that the queues name; parts on other disks and
+    behind links become folders of the copy. Raises CongreveError for a target that exists, and
+    for files that cannot be copied.
+    """
+    if target.exists():
+        raise CongreveError(f"{target} exists: a backup goes into a new folder")
+    if target.resolve().is_relative_to(root.resolve()):
+        raise CongreveError(f"{target} is inside the store {root}: choose a folder outside of it")
+    copy = _Copy(progress)
+    try:
+        target.mkdir(parents=True)
+        for entry in sorted(root.iterdir()):
+            if entry.name not in LEFT_OUT | {LOG}:
+                copy.tree(entry, target / entry.name)
+        copy.tree(commit_log, target / LOG)
+        made = Backup(
+            identity=IdentityFile(str(target / "congreve"), read_only=True).load(),
+            root=str(root.resolve()),
+            commit_log=str(commit_log.resolve()),
+            made_ms=int(time.time() * 1000),
+            version=__version__,
+            files=copy.files,
+            bytes=copy.bytes,
+        )
+        (target / MARK).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2))
+    except OSError as error:
+        raise CongreveError(f"the backup {target} is incomplete: {error}: remove it") from error
+    return made
+
+
+def read_mark(backup: Path) -> Backup:
+    """What a backup holds. Raises CongreveError for a folder that is no complete one."""
+    try:
+        return msgspec.json.decode((backup / MARK).read_bytes(), type=Backup)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CongreveError(
+            f"{backup} is no complete backup of `congreve store backup` ({error})"
+        ) from error
+
+
+def restore_backup(backup: Path, root: Path, commit_log: Path, progress: Progress) -> Backup:
+    """Copy a whole backup to a new root, and its log to `commit_log`, which may be in it.
+
+    Both must not exist, or be empty: a log or queues of another state are never mixed with the
+    backup's. The folders get their names when all of the copy is on the disk. Raises CongreveError.
+    """
+    made = read_mark(backup)
+    is_apart = commit_log.absolute() != (root / LOG).absolute()
+    for folder in (root, commit_log) if is_apart else (root,):
+        if folder.is_symlink() or (folder.exists() and (folder.is_file() or any(folder.iterdir()))):
+            raise CongreveError(
+                f"{folder} is in use: a restore needs a new folder, or move that one away first"
+            )
+    copy = _Copy(progress)
+    parts = [(backup / LOG, commit_log)] if is_apart else []
+    try:
+        for source, folder in parts:
+            copy.tree(source, _unfinished(folder))
+        for entry in sorted(backup.iterdir()):
+            if entry.name not in LEFT_OUT and not (is_apart and entry.name == LOG):
+                copy.tree(entry, _unfinished(root) / entry.name)
+        for _, folder in [*parts, (backup, root)]:
+            with suppress(FileNotFoundError):
+                folder.rmdir()
+            _unfinished(folder).rename(folder)
+            # That of another store's log, which was here before.
+            folder.with_name(f"{folder.name}.owner.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise CongreveError(
+            f"{root} was not restored: {error}: remove {_unfinished(root)}, and try again"
+        ) from error
+    return made
+
+
+def size_of(*folders: Path) -> int:
+    """Bytes of the files in these folders that have data."""
+    return sum(_allocated(path) for folder in folders for path in _files(folder))
+
+
+def _unfinished(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.restoring")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder, followlinks=True):
+        yield from (Path(parent, name) for name in names)
+
+
+def _allocated(path: Path) -> int:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0
+    return min(status.st_size, status.st_blocks * 512)
+
+
+class _Copy:
+    """Copies files with their times, permissions and holes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.files = 0
+        self.bytes = 0
+
+    def tree(self, source: Path, target: Path) -> None:
+        """Copy a file or a folder; links are followed. What a broker has just removed is left
+        out."""
+        if source.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+            for name in sorted(os.listdir(source)):
+                self.tree(source / name, target / name)
+            shutil.copystat(source, target)
+            _sync(target)
+            return
+        with suppress(FileNotFoundError):
+            self._file(source, target)
+
+    def _file(self, source: Path, target: Path) -> None:
+        with source.open("rb") as read:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as written:
+                size = os.fstat(read.fileno()).st_size
+                for begin, end in _data(read.fileno(), size):
+                    self._range(read.fileno(), written.fileno(), begin, end)
+                written.truncate(size)
+                os.fsync(written.fileno())
+        shutil.copystat(source, target)
+        self.files += 1
+
+    def _range(self, source: int, target: int, begin: int, end: int) -> None:
+        while begin < end:
+            piece = os.pread(source, min(PIECE, end - begin), begin)
+            if not piece:
+                return
+            os.pwrite(target, piece, begin)
+            begin += len(piece)
+            self.bytes += len(piece)
+            self._progress(len(piece))
+
+
+def _data(file: int, size: int) -> Iterator[tuple[int, int]]:
+    """The ranges of a file that are no holes."""
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(file, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        at = min(os.lseek(file, begin, os.SEEK_HOLE), size)
+        yield begin, at
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
