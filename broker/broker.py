@@ -261,7 +261,6 @@ class Broker(Lifecycle):
             port=config.listen_port,
             listeners=listeners,
             handlers_of={_VIP: vip},
-            sink=paths.fast_path if self._access.is_compiled else None,
             lane_sinks=paths.lanes,
             lane_entry=paths.lane_entry,
             limits=ServerLimits(
@@ -289,9 +288,7 @@ class Broker(Lifecycle):
             self._paths.show_more()
 
     def _connection_closed(self, connection: Connection) -> None:
-        assert self._paths is not None, "connections come after the paths"
-        held = self._paths.pulls.long_polling.closing_steps(connection)
-        self.managers.members.connection_closed(connection, held)
+        self.managers.members.connection_closed(connection)
 
     async def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
@@ -309,12 +306,11 @@ class Broker(Lifecycle):
     async def _accounts_changed(self) -> None:
         assert self._access.control is not None, "accounts change with access control"
         if self._paths is not None:
-            await self._paths.recheck_pulls(self._access.control)
+            self._paths.recheck_pulls()
 
     async def _housekeep(self) -> None:
         await self.managers.pieces.run(self.managers.members.locks.expiry_steps())
         if self._paths is not None:
-            self._paths.pulls.path.release_segments()
             # Kept here, because the broker may stop while a lane still uses one of them.
             self._replaced.extend(self._paths.topics.take_retired())
             if self._replaced and self._server is not None:

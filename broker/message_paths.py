@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from congreve.broker.accounts.access_control import AccessControl
@@ -13,6 +12,7 @@ from congreve.broker.fastpath.lane_sends import (
     APPENDED_KIND,
     ARRIVED_KIND,
     PULL_ENDED_KIND,
+    PULL_UNREADABLE_KIND,
     LaneSends,
     queues_of,
 )
@@ -23,13 +23,11 @@ from congreve.broker.figures.rpc_times import RpcTimes
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.broker.managers import Managers
 from congreve.broker.pull.archive import OpenArchive
-from congreve.broker.pull.fast import PullPath
-from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP, watcher_of_lane
+from congreve.broker.pull.lanes.polling import WAITING_BYTES_MAX, watcher_of_lane
 from congreve.broker.pull.lanes.pulls import LanePulls
-from congreve.broker.pull.long_polling import HELD_BYTES_MAX
 from congreve.broker.pull.processor import PullMessageProcessor
-from congreve.broker.pull.pull_quota import PullQuota, pull_for_now
-from congreve.broker.pull.suspended_pull import SuspendedPull
+from congreve.broker.pull.progress import FLAG_BITS, POLLED
+from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.group_commit import GroupCommit
@@ -38,7 +36,6 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore
 from congreve.remoting.lanes.transport import FrameProtocol
-from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -49,9 +46,8 @@ if TYPE_CHECKING:
 class MessagePaths:
     """Group commit, pulls and the fast path of one broker; its store is open.
 
-    It calls `arrived` with each queue that got an entry; answers wait for `confirm`. `fast_path`
-    serves the event loop's connections, and what the lanes give to the loop; `lanes` has the path
-    of each lane.
+    It calls `arrived` with each queue of parked messages that got an entry; answers wait for
+    `confirm`. `lanes` has the path of each lane.
     """
 
     def __init__(
@@ -84,12 +80,11 @@ class MessagePaths:
             store=store,
             stats=managers.stats,
             clock=managers.clock,
-            quota=PullQuota(quotas, partial(self._end_pull, commits=True)),
-            answered=self._pull_answered,
+            quota=PullQuota(quotas),
+            note_read=_ignore if slow is None else slow.note_read,
             archived=None if archive is None else _archived_pulls(config, store, archive),
         )
         follow_topics(managers.metadata.topics, self.topics)
-        self.fast_path = self._new_fast_path(self.pulls.path)
         for number in range(config.network_threads):
             self.lanes.append(self._new_lane(number))
         for lane in self.lanes:
@@ -106,11 +101,12 @@ class MessagePaths:
             self._quotas,
             watcher=watcher_of_lane(number),
             ended_kind=PULL_ENDED_KIND,
-            waiting_bytes_max=HELD_BYTES_MAX // self._managers.config.network_threads,
+            unreadable_kind=PULL_UNREADABLE_KIND,
+            waiting_bytes_max=WAITING_BYTES_MAX // self._managers.config.network_threads,
         )
         self.pulls.follow_lane(pulls.table)
         return LaneSends(
-            self._new_fast_path(None),
+            self._new_fast_path(),
             pulls,
             store,
             posts_appends=store.flush_timer.wants_wake,
@@ -119,24 +115,17 @@ class MessagePaths:
             leader=self.lanes[0] if number else None,
         )
 
-    def _new_fast_path(self, pulls: PullPath | None) -> FastPath:
+    def _new_fast_path(self) -> FastPath:
         managers, config = self._managers, self._managers.config
         return FastPath(
             store=managers.store,
             topics=self.topics,
-            arrived=self._arrived,
-            pulls=pulls,
             transactions=managers.transactions.fast_path(self.topics),
             delays=managers.delayed.fast_path(config.broker_cluster_name, config.broker_name),
             settings=fast_path_settings(config),
             quota=SendQuota(self._quotas),
             accounts=None if self._access is None else self._access.table,
         )
-
-    def _pull_answered(self, held: SuspendedPull, code: int) -> None:
-        self._rpc_times.note_pull(held, code)
-        if self._slow is not None:
-            self._slow.note_pull(held)
 
     def leave_to_handlers(self, *listeners: int) -> None:
         """Let handlers serve all requests that come to these listeners, by their places."""
@@ -145,7 +134,6 @@ class MessagePaths:
 
     def set_store_host(self, host: bytes) -> None:
         """Set the broker's address, 4 or 16 bytes and the port as i32, before it is served."""
-        self.fast_path.set_store_host(host)
         for lane in self.lanes:
             lane.set_store_host(host)
 
@@ -158,46 +146,32 @@ class MessagePaths:
                 self._arrived(queue)
         elif kind == APPENDED_KIND:
             self._managers.store.after_append(self._managers.store.log.max_offset)
+        elif not isinstance(protocol, Connection):
+            pass  # it has been closed
         elif kind == PULL_ENDED_KIND:
-            if protocol is not None:
-                with self._rpc_times.waited(number / 1000):
-                    self._end_pull(protocol, data)
-        elif isinstance(protocol, Connection):
+            waited_s = (number >> FLAG_BITS) / 1000 if number & POLLED else None
+            with self._rpc_times.waited(waited_s), self.pulls.given_back(number):
+                protocol.take_frame(data)
+        elif kind == PULL_UNREADABLE_KIND:
+            self.pulls.wait_for_disk(protocol, data)
+        else:
             protocol.write(self.group_commit.not_durable(data, number))
 
-    def _end_pull(self, protocol: FrameProtocol, frame: bytes, *, commits: bool = False) -> None:
-        """Answer a pull that has waited in a lane, if it is still permitted."""
-        if not isinstance(protocol, Connection):
-            return
-        if self._access is None:
-            protocol.take_late(pull_for_now(frame, commits=commits))
-        else:
-            request = RemotingCommand.decode(frame)
-            refusal = self._access.refusal(request, protocol)
-            if refusal is not None:
-                protocol.send(refusal)
-            else:
-                sign = self._access.sign_again
-                protocol.take_late(pull_for_now(frame, sign, commits=commits))
-
-    async def recheck_pulls(self, access: AccessControl) -> None:
-        """Answer the waiting pulls that are not permitted any more."""
+    def recheck_pulls(self) -> None:
+        """Answer all waiting pulls: some may not be permitted any more."""
+        self.pulls.validated_pulls.note_change()
         for lane in self.lanes:
             lane.end_pulls()
-        await self._managers.pieces.run(self.pulls.recheck_steps(access.refusal))
 
     def notify(self, queue: ConsumeQueue) -> None:
         """Wake the pulls that wait for this queue, which has a new entry."""
         watchers = take_watchers(queue)
-        if watchers & WATCHER_OF_LOOP:
-            self.pulls.long_polling.arrived(queue)
         for number, lane in enumerate(self.lanes):
             if watchers & watcher_of_lane(number):
                 lane.notify(queue)
 
     def show_more(self) -> None:
         """Wake the pulls that wait for entries which readers see only now."""
-        self.pulls.long_polling.shown()
         for lane in self.lanes:
             lane.show_more()
 
@@ -214,8 +188,8 @@ class MessagePaths:
 
     @property
     def fast_paths(self) -> tuple[FastPath, ...]:
-        """That of the event loop, then those of the lanes."""
-        return self.fast_path, *(lane.path for lane in self.lanes)
+        """Those of the lanes."""
+        return tuple(lane.path for lane in self.lanes)
 
     @property
     def put_times(self) -> list[PutTimes]:
@@ -225,12 +199,15 @@ class MessagePaths:
     def waiting(self) -> tuple[int, int]:
         """Answers that wait for the disk, and pulls that wait for messages."""
         answers = sum(lane.waiting for lane in self.lanes)
-        pulls = sum(len(lane.pulls.polling) for lane in self.lanes)
-        return answers, len(self.pulls.long_polling) + pulls
+        return answers, sum(len(lane.pulls.polling) for lane in self.lanes)
 
     def _lanes_accept(self, accepting: bool) -> None:
         for lane in self.lanes:
             lane.accepting = accepting
+
+
+def _ignore(*_: object) -> None:
+    """Slow pulls are not logged."""
 
 
 def _archived_pulls(

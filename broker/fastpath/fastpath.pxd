@@ -6,11 +6,9 @@ from congreve.broker.delay.fast cimport DelayPath
 from congreve.broker.fastpath.stops cimport Stop
 from congreve.broker.fastpath.topic_table cimport TopicTable
 from congreve.broker.figures.put_times cimport PutTimes, Stages, begin_stages
-from congreve.broker.pull.fast cimport PullPath
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.transaction.fast cimport TransactionPath
 from congreve.engine.log.commit_log cimport CommitLog
-from congreve.remoting.transport.frame_reader cimport FrameSink
 from congreve.remoting.wire.fast_headers cimport SendHeader
 from congreve.remoting.wire.frame cimport Frame, Header
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
@@ -19,13 +17,10 @@ cdef enum:
     UNKNOWN_CODE = -1   # of a frame whose header cannot be read here
 
 
-cdef class FastPath(FrameSink):
-    cdef object store
-    cdef object arrived                 # called with a watched queue or a parking queue
+cdef class FastPath:
     cdef CommitLog log
     cdef HeaderDecoder headers
     cdef AccountTable accounts          # None without access control
-    cdef PullPath pulls
     cdef readonly SendPath sends
     """Its sends, and what it has appended."""
     cdef TopicTable topics
@@ -59,7 +54,3 @@ cdef class FastPath(FrameSink):
     cdef bint is_permitted(self) noexcept nogil
     cdef Stop serve_alone(self) noexcept nogil
     cdef Stop serve_end(self) noexcept nogil
-    cdef int resume(self, Stop stop, object connection) except -1
-    cdef bint room_made(self, Stop stop) except -1
-    cdef int count_pull(self, object connection) except -1
-    cdef int answer_by_handler(self, object connection) except -1

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import final
 
 from congreve.broker.accounts.account_table import AccountTable
@@ -6,23 +5,18 @@ from congreve.broker.delay.fast import DelayPath
 from congreve.broker.fastpath.settings import FastPathSettings
 from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.figures.put_times import PutTimes
-from congreve.broker.pull.fast import PullPath
 from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.send.fast import SendPath
 from congreve.broker.transaction.fast import TransactionPath
-from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
-from congreve.remoting.transport.frame_reader import FrameSink
 
 @final
-class FastPath(FrameSink):
+class FastPath:
     def __init__(
         self,
         *,
         store: MessageStore,
         topics: TopicTable,
-        arrived: Callable[[ConsumeQueue], None],
-        pulls: PullPath | None,
         transactions: TransactionPath,
         delays: DelayPath,
         settings: FastPathSettings,

@@ -12,7 +12,7 @@ from congreve.remoting.lanes.resting cimport RestingConnections
 
 
 cdef enum:
-    LANES_MAX = 63              # a queue has a watcher bit for each, and one for the event loop
+    LANES_MAX = 63              # a queue has a watcher bit for each
 
 
 cdef class LaneSends(LaneSink):

@@ -11,6 +11,7 @@ ARRIVED_KIND: int
 APPENDED_KIND: int
 NOT_DURABLE_KIND: int
 PULL_ENDED_KIND: int
+PULL_UNREADABLE_KIND: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 

@@ -26,8 +26,8 @@ from congreve.broker.fastpath.stops cimport (
     STOP_QUEUE_ROOM,
     STOP_UNFRAMEABLE,
 )
-from congreve.broker.pull.lanes.polling cimport LOOP_WATCHER
 from congreve.broker.quotas.send_quota cimport REST_MS
+from congreve.broker.pull.lanes.pulls cimport SERVE_AGAIN
 from congreve.broker.send.lane_commit cimport HOLD, LaneCommit
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
@@ -47,19 +47,22 @@ cdef enum:
     APPENDED = entry_kinds.OF_SINK + 1
     NOT_DURABLE = entry_kinds.OF_SINK + 2
     PULL_ENDED = entry_kinds.OF_SINK + 3
+    PULL_UNREADABLE = entry_kinds.OF_SINK + 4
     ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
     DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
     END_PULLS = entry_kinds.TO_SINK + 2
     SHOWN = entry_kinds.TO_SINK + 3
 
 ARRIVED_KIND = ARRIVED
-"""Watched queues got entries; queues_of() returns them."""
+"""Queues of parked messages got entries; queues_of() returns them."""
 APPENDED_KIND = APPENDED
 """Messages were appended; the flush thread must check now whether to flush."""
 NOT_DURABLE_KIND = NOT_DURABLE
 """Answers whose messages may not be on disk; the number is the reason (LaneCommit)."""
 PULL_ENDED_KIND = PULL_ENDED
-"""The request of a pull, and the ms that it has waited in the lane; the loop answers it now."""
+"""A pull that the loop answers now, with any result; see LanePulls for the number."""
+PULL_UNREADABLE_KIND = PULL_UNREADABLE
+"""A pull whose messages must be read from disk, or its queue repaired, behind its progress."""
 
 
 def queues_of(bytes data not None):
@@ -191,11 +194,15 @@ cdef class LaneSends(LaneSink):
         elif entry.kind == SHOWN:
             self.pulls.polling.shown()
         elif entry.kind == END_PULLS:
-            self.pulls.end_all()
+            self.pulls.polling.end_all()
         elif entry.kind == HOLD:
             connection = lane.table.find(entry.connection)
             if connection != NULL:
                 self.commit.hold_one(lane, connection, entry.data, entry.size)
+        elif entry.kind == SERVE_AGAIN:
+            connection = lane.table.find(entry.connection)
+            if connection != NULL:
+                self.pulls.serve_again(lane, connection, entry.data, entry.size)
         else:
             self.pulls.dismiss(lane, entry.data, entry.size)
 
@@ -321,7 +328,7 @@ cdef class LaneSends(LaneSink):
         self.notify_arrivals(lane)
 
     cdef void notify_arrivals(self, Lane lane) noexcept nogil:
-        """Notify the event loop and the lanes that watch the queues with new entries."""
+        """Notify the lanes that watch queues with new entries, and the loop of parked messages."""
         cdef Arrivals *arrivals = &self.sends.arrivals
         cdef void *for_loop[ARRIVALS_MAX]
         cdef int count = 0
@@ -331,13 +338,11 @@ cdef class LaneSends(LaneSink):
         for i in range(arrivals.count):
             queue = arrivals.queues[i].queue
             watchers = load_acquire_bits(&(<ConsumeQueue> queue).watchers)
-            if arrivals.queues[i].parked or watchers & LOOP_WATCHER:
-                for_loop[count] = queue     # the loop removes its own bit
+            if arrivals.queues[i].parked:
+                for_loop[count] = queue
                 count += 1
-            if watchers & ~<uint64_t> LOOP_WATCHER:
-                self.notify_lanes(queue, remove_watchers(
-                    <ConsumeQueue> queue, ~<uint64_t> LOOP_WATCHER
-                ))
+            if watchers:
+                self.notify_lanes(queue, remove_watchers(<ConsumeQueue> queue, ~<uint64_t> 0))
         arrivals.count = 0
         if count:
             lane.post(ARRIVED, -1, for_loop, count * <int64_t> sizeof(void *), 0)
@@ -345,7 +350,7 @@ cdef class LaneSends(LaneSink):
     cdef void notify_lanes(self, void *queue, uint64_t watchers) noexcept nogil:
         cdef int i
         for i in range(self.lane_count):
-            if watchers & <uint64_t> LOOP_WATCHER << (i + 1):
+            if watchers & <uint64_t> 1 << i:
                 if self.lanes[i] == <void *> self:
                     self.pulls.polling.arrived(queue)
                 else:

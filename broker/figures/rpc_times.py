@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from congreve.broker.figures.put_times import RPC_BOUNDS_MS
-from congreve.broker.pull.suspended_pull import SuspendedPull
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler
@@ -47,18 +46,13 @@ class RpcTimes:
         self._waited_s: float | None = None
 
     @contextmanager
-    def waited(self, seconds: float) -> Iterator[None]:
-        """Requests that are handled meanwhile have waited so long for messages."""
+    def waited(self, seconds: float | None) -> Iterator[None]:
+        """Requests that are handled meanwhile have waited so long for messages, or not (None)."""
         self._waited_s = seconds
         try:
             yield
         finally:
             self._waited_s = None
-
-    def note_pull(self, held: SuspendedPull, answered: int) -> None:
-        """Count the answer to a pull that has waited."""
-        code = RequestCode.PULL_MESSAGE
-        self._note(RpcKind(code, answered, held.polls), held.begun_ns / 1e9)
 
     def watch(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The same handlers, counted."""

@@ -10,7 +10,6 @@ from typing import Any
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.figures.slow_chunk import SlowChunk
-from congreve.broker.pull.suspended_pull import SuspendedPull
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
@@ -24,7 +23,7 @@ NS_OF_MS, NS_OF_S = 1_000_000, 1_000_000_000
 class SlowRequests:
     """Logs requests that take `limit_s` or more, at most one line in ten seconds for each code.
 
-    watch() sees the requests that have handlers, note_pull() pulls that waited for the disk;
+    watch() sees the requests that have handlers, note_read() pulls that waited for the disk;
     note_chunks() logs what the threads of compiled code have noted. `clock` gives seconds.
     (RocketMQ: NettyRemotingAbstract logs slow callbacks.)
     """
@@ -51,16 +50,16 @@ class SlowRequests:
             for chunk in each.take_slow():
                 self._note_chunk(chunk)
 
-    def note_pull(self, held: SuspendedPull) -> None:
-        """Log a pull that is answered now, if it was slow and did not wait for messages."""
-        spent_ns = time.monotonic_ns() - held.begun_ns
-        if held.polls or spent_ns < self._limit_s * NS_OF_S:
+    def note_read(self, connection: Connection, begun_ms: int) -> None:
+        """Log a pull whose messages are in memory now, if it was slow."""
+        spent_ms = time.monotonic_ns() / NS_OF_MS - begun_ms
+        if spent_ms < self._limit_s * 1000:
             return
         self._log(RequestCode.PULL_MESSAGE).warning(
             "slow request %s from %s:%d took %.0f ms to read old messages from disk",
             RequestCode.PULL_MESSAGE.name,
-            *held.connection.peer,
-            spent_ns / NS_OF_MS,
+            *connection.peer,
+            spent_ms,
         )
 
     def _note_chunk(self, chunk: SlowChunk) -> None:

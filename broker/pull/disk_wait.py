@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from congreve.broker.pull.slow_readers import SlowReaders
-from congreve.broker.pull.suspended_pull import SuspendedPull
+from congreve.broker.pull.progress import PullProgress
+from congreve.remoting.transport.connection import Connection
 
 P = TypeVar("P", bound=Hashable)
 
@@ -14,84 +14,87 @@ WAITING_MAX = 10_000
 WAITING_BYTES_MAX = 16 << 20  # of their requests
 
 
+class UnreadablePull(NamedTuple):
+    """A pull that its lane cannot serve yet."""
+
+    connection: Connection
+    progress: PullProgress
+    frame: bytes
+
+
 class DiskWait(Generic[P]):
-    """The pulls that wait for the disk, by place; one event loop owns it and serves others.
+    """The pulls that wait for the disk, by place; one event loop owns it.
 
     `fetch(place, done)` starts to read the log there, or to repair a queue's entry, and calls
-    `done` from any thread. `answer(pull)` executes the pull again, `dismiss(pull)` answers that
-    the broker stops. `delay_s(pull)` is the time after which it may read.
+    `done` from any thread. `give_back(pull)` lets the pull's lane serve it, `dismiss(pull)` answers
+    that the broker stops. `delay_s(pull)` is the time after which it may read.
     """
 
     def __init__(
         self,
         *,
         fetch: Callable[[P, Callable[[], None]], bool],
-        answer: Callable[[SuspendedPull], None],
-        dismiss: Callable[[SuspendedPull], None],
-        delay_s: Callable[[SuspendedPull], float] = lambda _: 0.0,
+        give_back: Callable[[UnreadablePull], None],
+        dismiss: Callable[[UnreadablePull], None],
+        delay_s: Callable[[UnreadablePull], float] = lambda _: 0.0,
     ) -> None:
         self._fetch = fetch
+        self._give_back = give_back
         self._dismiss = dismiss
         self._delay_s = delay_s
-        self._delayed: dict[SuspendedPull, asyncio.TimerHandle] = {}
-        self._waiting: dict[P, list[SuspendedPull]] = {}
+        self._delayed: dict[asyncio.TimerHandle, UnreadablePull] = {}
+        self._waiting: dict[P, list[UnreadablePull]] = {}
         self._count = 0
         self._bytes = 0
-        self._readers = SlowReaders(answer)
 
     def __len__(self) -> int:
-        return self._count + len(self._delayed) + self._readers.count
+        return self._count
 
-    def suspend(self, pull: SuspendedPull, place: P) -> bool:
-        """Let the pull wait for a place; False when too many wait or nothing can be fetched."""
-        size = self._bytes + self._readers.size + len(pull.frame)
-        if len(self) >= WAITING_MAX or size > WAITING_BYTES_MAX:
-            return False
+    def suspend(self, pull: UnreadablePull, place: P) -> None:
+        """Let the pull wait for a place; give it back if too many wait or nothing can be fetched:
+        then the broker waits for the disk when it answers."""
+        if self._count >= WAITING_MAX or self._bytes + len(pull.frame) > WAITING_BYTES_MAX:
+            self._give_back(pull)
+            return
+        self._count += 1
+        self._bytes += len(pull.frame)
         delay_s = self._delay_s(pull)
-        if delay_s:
-            timer = asyncio.get_running_loop().call_later(delay_s, self._read, pull, place)
-            self._delayed[pull] = timer
-            self._bytes += len(pull.frame)
-            return True
-        return self._start(pull, place)
+        if not delay_s:
+            self._start(pull, place)
+            return
 
-    def _read(self, pull: SuspendedPull, place: P) -> None:
-        del self._delayed[pull]
-        self._bytes -= len(pull.frame)
-        if not pull.connection.closed and not self._start(pull, place):
-            self._readers.answer(pull)
+        def read() -> None:
+            del self._delayed[timer]
+            self._start(pull, place)
 
-    def _start(self, pull: SuspendedPull, place: P) -> bool:
+        timer = asyncio.get_running_loop().call_later(delay_s, read)
+        self._delayed[timer] = pull
+
+    def _start(self, pull: UnreadablePull, place: P) -> None:
         waiting = self._waiting.get(place)
         if waiting is None:
             loop = asyncio.get_running_loop()
-            if not self._fetch(place, lambda: self._fetched(loop, place)):
-                return False
             waiting = self._waiting[place] = []
+            if not self._fetch(place, lambda: self._fetched(loop, place)):
+                loop.call_soon(self._go_on, place)
         waiting.append(pull)
-        self._count += 1
-        self._bytes += len(pull.frame)
-        return True
 
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""
-        self._readers.stop()
-        waiting, self._waiting, self._count, self._bytes = self._waiting, {}, 0, 0
-        delayed, self._delayed = self._delayed, {}
-        for timer in delayed.values():
+        for timer in self._delayed:
             timer.cancel()
-        for pulls in (*waiting.values(), list(delayed)):
+        for pulls in (*self._waiting.values(), list(self._delayed.values())):
             for pull in pulls:
                 if pull.connection.is_writable:
                     self._dismiss(pull)
+        self._waiting, self._delayed, self._count, self._bytes = {}, {}, 0, 0
 
     def _fetched(self, loop: asyncio.AbstractEventLoop, place: P) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._go_on, place)
 
     def _go_on(self, place: P) -> None:
-        pulls = self._waiting.pop(place, [])
-        self._count -= len(pulls)
-        self._bytes -= sum(len(pull.frame) for pull in pulls)
-        for pull in pulls:
-            self._readers.answer(pull)
+        for pull in self._waiting.pop(place, []):
+            self._count -= 1
+            self._bytes -= len(pull.frame)
+            self._give_back(pull)

@@ -1,15 +1,20 @@
-"""Pulls, with every check (RocketMQ: PullMessageProcessor)."""
+"""Pulls: the loop decides, the lane answers (RocketMQ: PullMessageProcessor).
+
+The loop validates the first pull of each kind, and gives it back to its lane, which serves this and
+later ones. It lets a thread read what is not in memory, and answers what a lane does not: with any
+result, and every check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from congreve.base.clock import Clock
-from congreve.base.errors import CongreveError
-from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
@@ -19,24 +24,20 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import Commit
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pull.checks import PullChecks
-from congreve.broker.pull.disk_wait import DiskWait
-from congreve.broker.pull.fast import PullPath
-from congreve.broker.pull.lanes.polling import WATCHER_OF_LOOP
+from congreve.broker.pull.disk_wait import DiskWait, UnreadablePull
+from congreve.broker.pull.lanes.pulls import SERVE_AGAIN_KIND
 from congreve.broker.pull.lanes.table import LanePullTable
-from congreve.broker.pull.long_polling import LongPolling
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
-from congreve.broker.pull.pull_quota import FLAG_COMMIT_OFFSET, FLAG_SUSPEND, PullQuota
+from congreve.broker.pull.progress import COMMITTED, POLLED, PullProgress
+from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.response_codes import pull_code
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
-from congreve.broker.pull.suspended_pull import PullWaker, SuspendedPull
 from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.quotas.send_quota import BUSY_REMARK
-from congreve.engine.log.watch import watch
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.gather import TagFilter
 from congreve.engine.read.reader import GetResult, GetStatus
 from congreve.engine.store import MessageStore
-from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -48,9 +49,12 @@ from congreve.remoting.transport.dispatcher import Handler
 if TYPE_CHECKING:
     from congreve.broker.pull.archived_pulls import ArchivedMessages, ArchivedPulls
 
+FLAG_COMMIT_OFFSET, FLAG_SUSPEND = 1, 2
+
 
 class PullMessageProcessor:
-    """PULL_MESSAGE and LITE_PULL_MESSAGE; a pull without messages may wait.
+    """PULL_MESSAGE and LITE_PULL_MESSAGE; `note_read(connection, begun_ms)` gets pulls that have
+    waited for the disk only.
 
     RocketMQ: PullMessageProcessor.
     """
@@ -65,7 +69,7 @@ class PullMessageProcessor:
         stats: BrokerStats,
         clock: Clock,
         quota: PullQuota,
-        answered: Callable[[SuspendedPull, int], None] = lambda *_: None,
+        note_read: Callable[[Connection, int], None] = lambda *_: None,
         archived: ArchivedPulls | None = None,
     ) -> None:
         self._config = config
@@ -82,47 +86,33 @@ class PullMessageProcessor:
         self._offset_moved = OffsetMovedEvents(config, store, clock)
         self.validated_pulls = ValidatedPulls(
             config=config,
-            offsets=metadata.offsets,
             groups=metadata.groups.table,
             topics=metadata.topics.table,
             consumers=consumers.groups,
         )
+        self._note_read = note_read
+        self._given_back: int | None = None
         self.disk_wait = DiskWait(
             fetch=store.cold_reads.fetch,
-            answer=self._answer_cold,
+            give_back=self._give_back,
             dismiss=self._dismiss,
-            delay_s=quota.read_delay_s,
+            delay_s=lambda pull: quota.read_delay_s(pull.frame, pull.connection),
         )
         self.repair_wait = DiskWait(
-            fetch=self._start_repair, answer=self._answer_cold, dismiss=self._dismiss
+            fetch=self._start_repair, give_back=self._give_back, dismiss=self._dismiss
         )
-        self.waker = PullWaker(
-            validated_pulls=self.validated_pulls,
-            store=store,
-            resume=self._resume,
-            wait_for_disk=self.disk_wait.suspend,
-            wait_for_repair=self.repair_wait.suspend,
-            charge=quota.charge_held,
-            answered=answered,
-        )
-        self.long_polling = LongPolling(
-            watch=partial(watch, store.log.lock, watcher=WATCHER_OF_LOOP),
-            hides=store.log.is_hiding,
-            wake=self.waker.wake,
-            resume=self._resume,
-            dismiss=self._dismiss,
-        )
-        self.path = PullPath(store, self)
         metadata.topics.listen(self.validated_pulls.note_change)
         metadata.groups.listen(self.validated_pulls.note_change)
         consumers.listen(self.validated_pulls.note_change)
 
     def follow_lane(self, known: LanePullTable) -> None:
-        """Commit the offsets of pulls that a lane served."""
+        """Commit the offsets of pulls that a lane served; a slave has those of its master."""
 
         def commits() -> Iterator[Commit]:
             for commit in known.take_commits():
                 group, topic, _, _ = commit
+                if self._config.is_slave:
+                    continue
                 if group in self._groups.table and topic in self._topics.table:
                     yield commit
 
@@ -138,31 +128,37 @@ class PullMessageProcessor:
     def pull(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
-        """Execute a pull for the first time; None when it waits.
+        """Validate a pull for its lane; None when the lane has it.
 
         Its body means nothing, and no waiting pull keeps it. A signature may be verified again.
         """
         if SIGNATURE not in request.ext_fields:
             request.body = b""
-        if self.quota.limits(request, connection):
-            return None
         header = PullMessageRequestHeader.read(request)
+        if self._given_back is not None:
+            return self._answer_ended(request, header, connection, self._given_back)
         try:
-            self._checks.check(header, connection)
+            group, wanted = self._checks.check(header, connection)
             missing = self._metadata.missing(group=header.consumer_group)
         except NotCompiledError as filtered:
             missing = self._subscriptions.compile(filtered)
         if missing is None:
-            return self._execute(request, connection)
-        return self._wait_and_pull(missing, request, connection)
+            return self._serve(request, header, connection, group, wanted)
+        return self._wait_and_serve(missing, request, connection)
 
-    async def _wait_and_pull(
+    @contextmanager
+    def given_back(self, flags: int) -> Iterator[None]:
+        """Pulls that are handled meanwhile were ended by a lane, with these PullFlags."""
+        self._given_back = flags
+        try:
+            yield
+        finally:
+            self._given_back = None
+
+    async def _wait_and_serve(
         self, missing: Awaitable[object] | None, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | None:
-        """Answer when the filter is compiled, and the group that the pull created is on disk.
-
-        The pull is validated then, and may wait for the disk.
-        """
+        """Serve when the filter is compiled, and the group that the pull created is on disk."""
         header = PullMessageRequestHeader.read(request)
         while missing is not None:
             await missing
@@ -171,62 +167,90 @@ class PullMessageProcessor:
                 missing = self._metadata.missing(group=header.consumer_group)
             except NotCompiledError as filtered:  # the group has another filter now
                 missing = self._subscriptions.compile(filtered)
-        held = _held(request, header, connection, self._validated(header, group, wanted))
-        if request.is_oneway or self._is_archived(header) or not self.waker.wake(held):
-            answer = self._execute(request, connection)
-            return await answer if isawaitable(answer) else answer
-        self._commit(header)
+        answer = self._serve(request, header, connection, group, wanted)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _serve(
+        self,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        connection: Connection,
+        group: SubscriptionGroupConfig,
+        wanted: MessageFilter,
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
+        """Give the pull to its lane, or answer it if no lane can serve it."""
+        frame = request.encode()
+        asked = header, group, wanted
+        if (
+            request.is_oneway
+            or self._beginning(header) is not None
+            or not self.validated_pulls.keep(frame, self._validated(*asked))
+        ):
+            if self.quota.is_used_up(request, connection):
+                raise RefusedError(ResponseCode.FLOW_CONTROL, BUSY_REMARK)
+            return self._answer(request, connection, *asked, may_wait=not request.is_oneway)
+        progress = PullProgress(begun_ms=time.monotonic_ns() // 1_000_000)
+        connection.tell_lane(SERVE_AGAIN_KIND, progress.entry(frame))
         return None
 
-    def _execute(
-        self, request: RemotingCommand, connection: Connection
-    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
-        header = PullMessageRequestHeader.read(request)
-        group, wanted = self._checks.check(header, connection)
+    def _answer_ended(
+        self,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        connection: Connection,
+        flags: int,
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None]:
+        try:
+            group, wanted = self._checks.check(header, connection)
+        except NotCompiledError:
+            return self._ask_again(request, header)
+        if flags & COMMITTED:
+            header.sys_flag &= ~FLAG_COMMIT_OFFSET
+        may_wait = not flags & COMMITTED  # the lane had no room for it
+        return self._answer(request, connection, header, group, wanted, may_wait=may_wait)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        wanted: MessageFilter,
+        *,
+        may_wait: bool,
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None]:
+        """Answer a pull with any result; one that `may_wait` without messages after a while."""
         first = self._beginning(header)
         if first is not None:
             return self._begin_again(request, header, first)
-        found = self._get(header, wanted, repair=False)
-        if self.archived is not None and self._is_archived(header):
-            answered = partial(self._answer_archived, request, connection, header, group)
+        archived = self._is_archived(header)
+        found = self._get(header, wanted, repair=not archived)
+        answered = partial(self._answer_found, request, connection, header, group)
+        if archived and self.archived is not None:
             return self.archived.serve(header, wanted, found, answered)
-        if found.status is GetStatus.DAMAGED:
-            held = _held(request, header, connection, self._validated(header, group, wanted))
-            if self.waker.repair(held, found.next_offset) or request.is_oneway:
-                self._commit(header)
-                return None
-            found = self._get(header, wanted)
         code = pull_code(found.status, header.queue_offset)
-        may_wait = header.sys_flag & FLAG_SUSPEND and not request.is_oneway
-        if code is ResponseCode.PULL_NOT_FOUND and may_wait:
-            held = _held(request, header, connection, self._validated(header, group, wanted))
-            if not self.quota.holds(held, counts=True):
-                raise RefusedError(ResponseCode.FLOW_CONTROL, BUSY_REMARK)
-            if self._suspend(held, header.suspend_timeout_millis, found.max_offset):
-                self._commit(header)
-                return None
-        answer = self._answer(request, connection, header, group, found, code)
-        self._commit(header)
-        return answer
+        if code is ResponseCode.PULL_NOT_FOUND and may_wait and header.sys_flag & FLAG_SUSPEND:
+            return self._answer_later(request, connection, header)
+        return answered(found)
+
+    async def _answer_later(
+        self, request: RemotingCommand, connection: Connection, header: PullMessageRequestHeader
+    ) -> RemotingCommand | None:
+        """Answer a pull without messages that no lane holds (shortPollingTimeMills)."""
+        timeout_ms = min(header.suspend_timeout_millis, self._config.short_polling_time_mills)
+        await asyncio.sleep(max(timeout_ms, 0) / 1000)
+        try:
+            asked = self._checks.check(header, connection)
+        except NotCompiledError:
+            return self._ask_again(request, header)
+        answer = self._answer(request, connection, header, *asked, may_wait=False)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
         if header.sys_flag & FLAG_COMMIT_OFFSET and not self._config.is_slave:
             self._metadata.offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-
-    def validate(self, frame: bytes, connection: Connection) -> ValidatedPull | None:
-        """The validated pull of this request, for compiled code; None: pull() must answer."""
-        try:
-            header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
-            group, wanted = self._checks.check(header, connection)
-        except (RefusedError, TableFullError, HeaderError, NotCompiledError):
-            return None
-        if not self._groups.is_saved(header.consumer_group):
-            return None
-        if self._beginning(header) is not None:
-            return None
-        return self._validated(header, group, wanted)
 
     def _validated(
         self,
@@ -251,55 +275,27 @@ class PullMessageProcessor:
             counter=self._stats.pull_counter(group.group_name, header.topic),
         )
 
-    def _resume(self, held: SuspendedPull) -> None:
-        """Execute a held pull again and answer it with any result."""
-        request = RemotingCommand.decode(held.frame)
-        try:
-            header = PullMessageRequestHeader.read(request)
-            group, wanted = self._checks.check(header, held.connection)
-            first = self._beginning(header)
-            if first is not None:
-                self.waker.answer(held, self._begin_again(request, header, first))
-                return
-            found = self._get(header, wanted, repair=False)
-            if found.status is GetStatus.DAMAGED:
-                if self.waker.repair(held, found.next_offset):
-                    return
-                found = self._get(header, wanted)
-            code = pull_code(found.status, header.queue_offset)
-            if self._is_archived(header):
-                answer = self._ask_again(request, header)
-            else:
-                answer = self._answer(request, held.connection, header, group, found, code)
-        except RefusedError as refused:
-            answer = request.reply(refused.code, str(refused))
-        except NotCompiledError:
-            answer = self._ask_again(request, header)
-        except CongreveError as error:  # of a repair
-            answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-        self.waker.answer(held, answer)
-
     def _is_archived(self, header: PullMessageRequestHeader) -> bool:
         topic = header.topic
         low = self._store.min_offset(topic, header.queue_id)
         return self.archived is not None and self.archived.has(topic, header.queue_offset, low)
 
-    def _answer_archived(
-        self,
-        request: RemotingCommand,
-        connection: Connection,
-        header: PullMessageRequestHeader,
-        group: SubscriptionGroupConfig,
-        found: GetResult | ArchivedMessages,
-    ) -> RemotingCommand:
-        self._commit(header)
-        code = pull_code(found.status, header.queue_offset)
-        return self._answer(request, connection, header, group, found, code)
+    def wait_for_disk(self, connection: Connection, entry: bytes) -> None:
+        """Let a pull wait until its messages are read, or its queue is repaired."""
+        progress, frame = PullProgress.of_entry(entry)
+        pull = UnreadablePull(connection, progress, frame)
+        if progress.status == GetStatus.DAMAGED:
+            header = PullMessageRequestHeader.read(RemotingCommand.decode(frame))
+            queue = self._store.queues.get(header.topic, header.queue_id)
+            self.repair_wait.suspend(pull, (queue, progress.place))
+        else:
+            self.disk_wait.suspend(pull, progress.place)
 
-    def _answer_cold(self, held: SuspendedPull) -> None:
-        """Answer a pull whose messages are in memory now, even if its filter matches none."""
-        if not self.waker.wake(held):
-            self._resume(held)
+    def _give_back(self, pull: UnreadablePull) -> None:
+        """Let the lane answer, even if the filter matches none of the messages."""
+        pull.connection.tell_lane(SERVE_AGAIN_KIND, pull.progress.entry(pull.frame))
+        if not pull.progress.flags & POLLED:
+            self._note_read(pull.connection, pull.progress.begun_ms)
 
     def _ask_again(
         self, request: RemotingCommand, header: PullMessageRequestHeader
@@ -315,11 +311,11 @@ class PullMessageProcessor:
         remark = GetStatus.NO_MATCHED_MESSAGE.name
         return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
 
-    def _dismiss(self, held: SuspendedPull) -> None:
+    def _dismiss(self, pull: UnreadablePull) -> None:
         """Answer with an error: clients wait before they retry."""
-        request = RemotingCommand.decode(held.frame)
+        request = RemotingCommand.decode(pull.frame)
         answer = request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, self.stopping_remark)
-        held.connection.send(answer)
+        pull.connection.send(answer)
 
     @property
     def stopping_remark(self) -> str:
@@ -357,15 +353,16 @@ class PullMessageProcessor:
         remark = f"topic[{header.topic}] was deleted and created again"
         return request.reply(ResponseCode.PULL_OFFSET_MOVED, remark, fields)
 
-    def _answer(
+    def _answer_found(
         self,
         request: RemotingCommand,
         connection: Connection,
         header: PullMessageRequestHeader,
         group: SubscriptionGroupConfig,
         found: GetResult | ArchivedMessages,
-        code: ResponseCode,
     ) -> RemotingCommand:
+        self._commit(header)
+        code = pull_code(found.status, header.queue_offset)
         suggested = 0
         if self._config.is_slave and not self._config.slave_read_enable:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -389,49 +386,9 @@ class PullMessageProcessor:
         body = b"".join(found.buffers) if code is ResponseCode.SUCCESS else b""
         return request.reply(code, found.status.name, fields, body)
 
-    def suspend(self, held: SuspendedPull, timeout_ms: int, end: int) -> bool:
-        """Hold a pull that saw the queue up to `end` for `timeout_ms`; False when too many wait."""
-        # When it may not, the Python handler tries again.
-        return self.quota.holds(held, counts=False) and self._suspend(held, timeout_ms, end)
-
-    def _suspend(self, held: SuspendedPull, timeout_ms: int, end: int) -> bool:
-        if not self._config.long_polling_enable:
-            timeout_ms = self._config.short_polling_time_mills
-        return self.long_polling.suspend(held, max(timeout_ms, 0) / 1000, end)
-
-    def recheck_steps(
-        self, refusal: Callable[[RemotingCommand, Connection], RemotingCommand | None]
-    ) -> Generator[None, None, None]:
-        """Answer the waiting pulls for which `refusal` has an answer, because accounts changed."""
-        self.validated_pulls.note_change()
-        for held in self.long_polling.waiting():
-            answer = refusal(RemotingCommand.decode(held.frame), held.connection)
-            if answer is not None and self.long_polling.withdraw(held):
-                held.connection.send(answer)
-            yield
-
     def stop(self) -> None:
         """Dismiss all waiting pulls; their connections are closed next."""
-        self.long_polling.stop()
         self.disk_wait.stop()
         self.repair_wait.stop()
-        self.quota.stop()
         if self.archived is not None:
             self.archived.stop()
-
-
-def _held(
-    request: RemotingCommand,
-    header: PullMessageRequestHeader,
-    connection: Connection,
-    validated: ValidatedPull,
-) -> SuspendedPull:
-    return SuspendedPull(
-        connection,
-        request.encode(),
-        validated,
-        offset=header.queue_offset,
-        max_count=header.max_msg_nums,
-        serialize_type=request.serialize_type,
-        opaque=request.opaque,
-    )

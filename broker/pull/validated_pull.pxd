@@ -5,10 +5,11 @@ from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.read.gather cimport TagFilter
 from congreve.records.filter.record_filter cimport RecordFilter
 from congreve.remoting.wire.fast_headers cimport PullHeader
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 
 cdef enum:
-    KEY_MAX = 2048          # bytes of a validated pull's key
+    KEY_MAX = 32 * 1024     # bytes of a validated pull's key
     COMMIT_OFFSET = 1       # bits of a pull's sysFlag
     SUSPEND = 2
     SUBSCRIPTION = 4
@@ -37,26 +38,23 @@ cdef class ValidatedPull:
 
 cdef class ValidatedPulls:
     cdef object config
-    cdef object offsets
+    cdef HeaderDecoder headers
     cdef dict groups
     cdef dict topics
     cdef dict consumers
     cdef dict by_key
-    cdef int64_t filters_size   # bytes of the filters of all of them
-    cdef bytes key              # of the pull that find() looked up last
+    cdef int64_t size           # bytes of their keys and filters
     # Lanes read these numbers without the GIL. A validated pull is still valid while `changes` is
     # the same; another `added` means that pulls were added.
     cdef int64_t changes
     cdef int64_t added
 
-    # Returns the validated pull of such a request; None if there is none, or its checks changed.
-    cdef ValidatedPull find(self, const PullHeader *pull)
-    # Keeps this result for pulls like the one that find() looked up last.
-    cdef int keep(self, ValidatedPull validated) except -1
-    # Returns the validated pull with this key, if a lane may serve it; else None.
+    # Returns the validated pull with this key; None if there is none, or its checks changed.
     cdef ValidatedPull for_lane(self, bytes key)
-    # Commits the offset of a pull.
-    cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1
+    # Whether the loop answers with messages, too: it suggests from which broker to pull next.
+    cdef bint by_loop(self) except -1
+    # How long a pull waits for messages; -1: as long as its request says.
+    cdef int64_t timeout_ms(self) except? -2
     # Returns whether its checks would have the same result now.
     cdef bint unchanged(self, ValidatedPull validated) except -1
 

@@ -4,7 +4,6 @@ from typing import final
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.pull_counter import PullCounter
 from congreve.broker.group.consumers import ConsumerGroup
-from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.gather import TagFilter
 from congreve.records.filter.record_filter import RecordFilter
@@ -47,9 +46,9 @@ class ValidatedPulls:
         self,
         *,
         config: BrokerConfig,
-        offsets: ConsumerOffsetManager,
         groups: Mapping[str, SubscriptionGroupConfig],
         topics: Mapping[str, TopicConfig],
         consumers: Mapping[str, ConsumerGroup],
     ) -> None: ...
+    def keep(self, frame: bytes, validated: ValidatedPull) -> bool: ...
     def note_change(self, *_: object) -> None: ...

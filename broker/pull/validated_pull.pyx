@@ -6,15 +6,18 @@ same result while the objects are the same.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from congreve.base.atomic cimport store_release
 from congreve.base.slices cimport Slice
+from congreve.remoting.wire.fast_headers cimport read_pull_header
+from congreve.remoting.wire.frame cimport HEADER_OK, Frame, Header, next_frame
 
 cdef enum:
     VALIDATED_MAX = 100_000
-    FILTERS_SIZE_MAX = 256 << 20    # of their filters; a shared one counts for each pull
+    SIZE_MAX = 256 << 20    # of their keys and filters; a shared filter counts for each pull
 
 
 @cython.final
@@ -47,32 +50,38 @@ cdef class ValidatedPulls:
     It reads the managers' own tables and does not copy them.
     """
 
-    def __init__(self, *, config, offsets, dict groups not None, dict topics not None,
+    def __init__(self, *, config, dict groups not None, dict topics not None,
                  dict consumers not None):
         self.config = config
-        self.offsets = offsets
+        self.headers = HeaderDecoder()
         self.groups = groups
         self.topics = topics
         self.consumers = consumers
         self.by_key = {}
 
-    cdef ValidatedPull find(self, const PullHeader *pull):
-        cdef ValidatedPull validated
-        self.key = key_of(pull)
-        validated = self.by_key.get(self.key)
-        return validated if validated is not None and self.unchanged(validated) else None
-
-    cdef int keep(self, ValidatedPull validated) except -1:
-        if self.key is None:
-            return 0
-        if validated.records is not None:
-            self.filters_size += validated.records.size
-        if len(self.by_key) >= VALIDATED_MAX or self.filters_size > FILTERS_SIZE_MAX:
+    def keep(self, bytes frame not None, ValidatedPull validated not None):
+        """Keep this result for pulls like this one; False if compiled code cannot read its header,
+        or the fields that the checks depend on are longer than KEY_MAX."""
+        cdef PullHeader pull
+        cdef Header header
+        cdef Frame whole
+        cdef int64_t size
+        cdef bytes key
+        next_frame(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame), &whole)
+        if self.headers.decode(&whole, &header, NULL) != HEADER_OK:
+            return False
+        read_pull_header(&header, &pull)
+        key = key_of(&pull) if pull.complete else None
+        if key is None:
+            return False
+        size = len(key) + (0 if validated.records is None else validated.records.size)
+        self.size += size
+        if len(self.by_key) >= VALIDATED_MAX or self.size > SIZE_MAX:
             self.by_key.clear()
-            self.filters_size = 0 if validated.records is None else validated.records.size
-        self.by_key[self.key] = validated
+            self.size = size
+        self.by_key[key] = validated
         store_release(&self.added, self.added + 1)
-        return 0
+        return True
 
     def note_change(self, *_):
         """Make lanes look up their pulls again: something that checks depend on has changed."""
@@ -80,18 +89,14 @@ cdef class ValidatedPulls:
 
     cdef ValidatedPull for_lane(self, bytes key):
         cdef ValidatedPull validated = self.by_key.get(key)
-        if validated is None or not self.unchanged(validated):
-            return None
-        if self.config.slave_read_enable or self.config.is_slave:
-            return None
-        return validated if self.config.long_polling_enable else None
+        return validated if validated is not None and self.unchanged(validated) else None
 
-    cdef int commit(self, ValidatedPull validated, const PullHeader *pull) except -1:
-        if pull.sys_flag & COMMIT_OFFSET and not self.config.is_slave:
-            self.offsets.commit(
-                validated.group_name, validated.topic_name, pull.queue_id, pull.commit_offset
-            )
-        return 0
+    cdef bint by_loop(self) except -1:
+        return self.config.slave_read_enable or self.config.is_slave
+
+    cdef int64_t timeout_ms(self) except? -2:
+        config = self.config
+        return -1 if config.long_polling_enable else config.short_polling_time_mills
 
     cdef bint unchanged(self, ValidatedPull validated) except -1:
         if (

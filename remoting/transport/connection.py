@@ -6,7 +6,6 @@ only the response bit of the flag distinguishes an answer from a request.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from ipaddress import ip_address
@@ -63,7 +62,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_close_callback",
         "_dispatcher",
         "_kept_bytes",
-        "_late_frames",
         "_limits",
         "_loop",
         "_note_kept",
@@ -106,8 +104,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._work_bytes = 0  # of requests whose handlers run
-        self._kept_bytes = 0  # of answers and frames that wait until the peer reads
-        self._late_frames: deque[bytes] = deque()
+        self._kept_bytes = 0  # of answers that wait until the peer reads
         self._pending = PendingRequests(limits.awaited_answers, self._loop)
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
@@ -156,8 +153,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.closed = True
         self.drop_stash()
         self._outgoing.clear()
-        self._keep_late(-sum(map(len, self._late_frames)))
-        self._late_frames.clear()
         self._pending.fail_all(str(exc or "the connection ended"))
         if self._writable is not None:
             self._writable.set()
@@ -171,10 +166,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        while self._late_frames and self._writable is None:
-            frame = self._late_frames.popleft()
-            self._keep_late(-len(frame))
-            self.take_frame(frame)
         self._resume_reading()
 
     # --- reading
@@ -243,14 +234,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         work = self._dispatcher.serve(command, self)
         if work is not None:
             self._run(work, len(command.body))
-
-    def take_late(self, frame: bytes) -> None:
-        """Take a whole frame that waited elsewhere, when the peer reads."""
-        if self._writable is None:
-            self.take_frame(frame)
-        elif not self.closed:
-            self._late_frames.append(frame)
-            self._keep_late(len(frame))
 
     def _run(self, work: Coroutine[object, object, None], size: int) -> None:
         task = self._loop.create_task(work)

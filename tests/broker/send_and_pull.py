@@ -51,7 +51,7 @@ class Bench:
             **settings,
         )
         self.clock = ManualClock(1_700_000_000_000)
-        self.store = MessageStore(self.config.store, clock=self.clock, on_arrival=self.arrived)
+        self.store = MessageStore(self.config.store, clock=self.clock)
         self.store.start()
         self.store.first_files.is_missing = lambda *_: False  # no answer waits for a thread
         metadata = Metadata(self.config, self.clock, Pieces())
@@ -67,7 +67,7 @@ class Bench:
             store=self.store,
             stats=self.stats,
             clock=self.clock,
-            quota=PullQuota(QuotaTable(), lambda *_: None),
+            quota=PullQuota(QuotaTable()),
         )
         sends = SendMessageProcessor(
             config=self.config,
@@ -94,9 +94,6 @@ class Bench:
             {**sends.handlers(), **backs.handlers(), **self.pulls.handlers()}
         )
 
-    def arrived(self, queue) -> None:
-        self.pulls.long_polling.arrived(queue)
-
     def ask(self, request: RemotingCommand) -> RemotingCommand | None:
         return self.handlers[request.code](request, self.connection)
 
@@ -104,7 +101,9 @@ class Bench:
         return self.ask(send_request(body, code=code, **fields))
 
     def pull(self, **fields) -> RemotingCommand | None:
-        return self.ask(pull_request(**fields))
+        """The loop's answer to a pull that a lane has given back."""
+        with self.pulls.given_back(0):
+            return self.ask(pull_request(**fields))
 
     def stored(self, topic: str, queue_id: int = 0, offset: int = 0):
         entry = self.store.queues.get(topic, queue_id)[offset]

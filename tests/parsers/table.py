@@ -42,7 +42,6 @@ ELSEWHERE: dict[str, str] = {
     "broker/election/etcd.py": _COORDINATOR,
     "broker/election/json_http.py": _COORDINATOR,
     "broker/election/kubernetes.py": _COORDINATOR,
-    "broker/pull/pull_quota.py": _HANDS_ON,
     "client/admin/resent.py": _NO_PARSER,
     "console/loadgen/generator.py": "reads what its own program prints",
     "console/tune/command.py": _HANDS_ON,

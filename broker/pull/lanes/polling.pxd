@@ -8,7 +8,6 @@ cdef enum:
     BUCKETS = 8192          # of waiting pulls, by queue
     TICKS = 1024            # of TICK_MS each in the timing wheel
     TICK_MS = 16
-    LOOP_WATCHER = 1        # the event loop's bit among the watchers of a queue
 
 # The lists that a waiting pull is in.
 cdef enum WaitingList:
@@ -21,15 +20,32 @@ cdef struct Link:
     WaitingPull *next
     WaitingPull **before    # the pointer to this pull; NULL: the pull is not in this list
 
-# A pull that waits for a message; the frame that it keeps (kept_size()) follows it in memory.
+# What has happened to a pull so far (its flags).
+cdef enum PullFlag:
+    MAY_WAIT = 1            # for messages
+    COMMITTED = 2           # its offset is committed
+    METERED = 4             # its quota had room
+    POLLED = 8              # it has waited for messages
+    MUST_END = 16           # the loop has to answer it, or refuse to
+
+# How far a pull has come. A mailbox entry with a pull, other than one that the loop has to answer,
+# begins with it; its frame follows (broker/pull/progress.py).
+cdef struct PullProgress:
+    int64_t offset          # of the queue, after the entries that do not match; -1: the request's
+    int64_t begun_ms        # when the request arrived, by the monotonic clock
+    int64_t place           # what was read or repaired for it last: a physical offset for GET_COLD,
+    int32_t status          # an offset of its queue for GET_DAMAGED
+    int32_t flags
+
+# A pull that waits; a copy of what it keeps of its frame (kept_size()) follows it in memory, with
+# room for its progress before it.
 cdef struct WaitingPull:
     Link[LISTS] links
     int64_t connection
     void *queue             # only compared: its topic may be deleted
-    int64_t offset          # after the entries that do not match
     int64_t deadline_ms     # the pull is answered then in any case
     int64_t due_ms          # the pull is checked then
-    int64_t begun_ms        # when the request arrived
+    PullProgress progress
     int64_t size            # of the frame
     uint8_t *frame
     bint has_place
@@ -50,10 +66,12 @@ cdef class LanePolling:
     cdef int64_t size_max
 
     # Makes a pull with a copy of what it keeps of its request, which does not wait yet; NULL if too
-    # many or too large ones wait, also of those whose quotas `payers` names, or without memory.
+    # many or too large ones wait, or without memory.
     cdef WaitingPull *add(self, LaneConnection *connection, const Frame *frame,
-                          const Header *header, int64_t now_ms, int64_t timeout_ms,
-                          const Charged *payers) noexcept nogil
+                          const Header *header, const PullProgress *progress, int64_t now_ms,
+                          int64_t timeout_ms) noexcept nogil
+    # Takes a place in quotas for the pull; False if there is none.
+    cdef bint take_place(self, WaitingPull *pull, const Charged *payers) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
     # Lets the pull wait until readers see more of the queue.
@@ -64,8 +82,8 @@ cdef class LanePolling:
     cdef void shown(self) noexcept nogil
     # Moves all pulls to this list.
     cdef void all_soon(self) noexcept nogil
-    # The same, and their time is over.
-    cdef void expire_all(self) noexcept nogil
+    # The same, and the loop has to answer them.
+    cdef void end_all(self) noexcept nogil
     # Moves this pull to the list, now or at a time.
     cdef void check_soon(self, WaitingPull *pull) noexcept nogil
     cdef void check_at(self, WaitingPull *pull, int64_t due_ms) noexcept nogil

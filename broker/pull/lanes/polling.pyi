@@ -2,7 +2,7 @@ from typing import Self, final
 
 from congreve.broker.quotas.quota_table import QuotaTable
 
-WATCHER_OF_LOOP: int
+WAITING_BYTES_MAX: int
 
 def watcher_of_lane(number: int) -> int: ...
 

@@ -5,24 +5,36 @@ serves again when the queue gets an entry or the pull's time is over.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
 
-from congreve.broker.pull.suspended_pull cimport kept_size, put_kept
+from congreve.base.slices cimport Slice
+from congreve.remoting.wire.byte_text cimport put_i32
+from congreve.remoting.wire.frame cimport LENGTH_FIELD
 
-from congreve.broker.pull.long_polling import HELD_MAX
-
-cdef int64_t WAITING_MAX = HELD_MAX
+cdef int64_t WAITING_MAX = 100_000      # of one lane; pullThreadPoolQueueCapacity
 cdef int SLEEP_MAX_MS = 250
 
-
-WATCHER_OF_LOOP = LOOP_WATCHER
-"""The event loop's bit among the watchers of a queue (engine/log/watch.pyx)."""
+WAITING_BYTES_MAX = 64 << 20
+"""Bytes that waiting pulls may take, those of all lanes together."""
 
 
 def watcher_of_lane(int number):
     """The bit of a lane among the watchers of a queue; lanes count from 0 to 62."""
-    return <uint64_t> LOOP_WATCHER << (number + 1)
+    return <uint64_t> 1 << number
+
+
+cdef inline int32_t kept_size(const Frame *frame, const Header *header) noexcept nogil:
+    """Bytes of its frame that a waiting pull keeps: not the body, which means nothing, unless it
+    may be signed: the signature is then verified again."""
+    cdef Slice key
+    cdef int32_t i
+    for i in range(header.count if frame.body.length else 0):
+        key = header.fields[i].key
+        if key.length == 9 and not memcmp(key.data, b"Signature", 9):
+            return frame.size
+    return frame.size - frame.body.length
 
 
 cdef inline WaitingPull **bucket_of(WaitingPull **buckets, void *queue) noexcept nogil:
@@ -47,6 +59,11 @@ cdef inline void unlink(WaitingPull *pull, WaitingList which) noexcept nogil:
     if place.next != NULL:
         place.next.links[<int> which].before = place.before
     place.before = NULL
+
+
+cdef inline int64_t memory_of(int64_t size) noexcept nogil:
+    """Bytes of memory that a pull with a frame of this size takes."""
+    return <int64_t> (sizeof(WaitingPull) + sizeof(PullProgress)) + size
 
 
 cdef void free_pull(WaitingPull *pull) noexcept nogil:
@@ -76,35 +93,38 @@ cdef class LanePolling:
         return self.count
 
     cdef WaitingPull *add(self, LaneConnection *connection, const Frame *frame,
-                          const Header *header, int64_t now_ms, int64_t timeout_ms,
-                          const Charged *payers) noexcept nogil:
+                          const Header *header, const PullProgress *progress, int64_t now_ms,
+                          int64_t timeout_ms) noexcept nogil:
         cdef WaitingPull *pull
         cdef int32_t size = kept_size(frame, header)
-        cdef int64_t taken = <int64_t> sizeof(WaitingPull) + size
+        cdef int64_t taken = memory_of(size)
         if self.count >= WAITING_MAX or self.size + taken > self.size_max:
             return NULL
         pull = <WaitingPull *> malloc(taken)
         if pull == NULL:
             return NULL
-        pull.has_place = payers != NULL
-        if pull.has_place and not self.quotas.hold(payers, pull.places, False):
-            free(pull)
-            return NULL
         if not self.count:
             self.tick = now_ms // TICK_MS   # there is nothing to move
-        pull.frame = <uint8_t *> (pull + 1)
-        put_kept(pull.frame, frame, size)
+        pull.has_place = False
+        pull.frame = <uint8_t *> (pull + 1) + sizeof(PullProgress)
+        memcpy(pull.frame, frame.data, size)
+        put_i32(pull.frame, size - LENGTH_FIELD)
         pull.size = size
         pull.connection = connection.id
         pull.queue = NULL
         pull.links[<int> OF_QUEUE].before = pull.links[<int> OF_TICK].before = NULL
-        pull.begun_ms = now_ms
+        pull.progress = progress[0]
         pull.deadline_ms = now_ms + max(timeout_ms, 0)
         link(<WaitingPull **> &connection.of_sink, pull, OF_CONNECTION)
         self.check_at(pull, pull.deadline_ms)
         self.count += 1
         self.size += taken
         return pull
+
+    cdef bint take_place(self, WaitingPull *pull, const Charged *payers) noexcept nogil:
+        if not pull.has_place:
+            pull.has_place = self.quotas.hold(payers, pull.places, True)
+        return pull.has_place
 
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil:
         pull.queue = queue
@@ -138,13 +158,13 @@ cdef class LanePolling:
                 self.check_soon(pull)
                 pull = pull.links[<int> OF_TICK].next
 
-    cdef void expire_all(self) noexcept nogil:
+    cdef void end_all(self) noexcept nogil:
         cdef WaitingPull *pull
         cdef int i
         for i in range(TICKS):
             pull = self.wheel[i]
             while pull != NULL:
-                pull.deadline_ms = 0
+                pull.progress.flags |= MUST_END
                 pull = pull.links[<int> OF_TICK].next
         self.all_soon()
 
@@ -192,7 +212,7 @@ cdef class LanePolling:
         unlink(pull, OF_TICK)
         unlink(pull, OF_CONNECTION)
         self.count -= 1
-        self.size -= <int64_t> sizeof(WaitingPull) + pull.size
+        self.size -= memory_of(pull.size)
         if pull.has_place:
             self.quotas.release_place(pull.places)
 

@@ -6,6 +6,8 @@ from congreve.broker.pull.validated_pull import ValidatedPulls
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.engine.store import MessageStore
 
+SERVE_AGAIN_KIND: int
+
 @final
 class LanePulls:
     @property
@@ -22,5 +24,6 @@ class LanePulls:
         *,
         watcher: int,
         ended_kind: int,
+        unreadable_kind: int,
         waiting_bytes_max: int,
     ) -> None: ...

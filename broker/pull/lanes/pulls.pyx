@@ -1,13 +1,17 @@
 """Pulls in a lane, without the GIL: a lane answers a pull from memory or lets it wait for messages.
 
-All other pulls go to the event loop, which serves them like those of its own connections. A pull
-that has waited also goes there when its time is over or its checks may have another result.
+The event loop validates a pull of a new kind and gives it back (serve_again). It also gets pulls
+whose messages have to be read or repaired, gives them back when that is done, and answers all
+others, with any result: those whose time is over, whose offset is not in the queue, or whose checks
+may have another result now. (RocketMQ: PullMessageProcessor, PullRequestHoldService.)
 """
 
 cimport cython
 from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
+from congreve.base.atomic cimport load_acquire
 from congreve.base.byte_buffer cimport make_room, release
 from congreve.base.clock cimport monotonic_ns
 from congreve.base.slices cimport Slice
@@ -15,10 +19,19 @@ from congreve.broker.figures.put_times cimport (
     RPC_PULL,
     RPC_WAITED_PULL,
     Answered,
+    begin_stages,
     clear_answered,
 )
-from congreve.broker.pull.lanes.polling cimport LanePolling, WaitingPull, free_pull
-from congreve.broker.pull.suspended_pull cimport may_wait, put_found_head
+from congreve.broker.pull.lanes.polling cimport (
+    COMMITTED,
+    MAY_WAIT,
+    METERED,
+    MUST_END,
+    POLLED,
+    LanePolling,
+    WaitingPull,
+    free_pull,
+)
 from congreve.broker.pull.validated_pull cimport (
     COMMIT_OFFSET,
     SUSPEND,
@@ -27,24 +40,30 @@ from congreve.broker.pull.validated_pull cimport (
 )
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
-from congreve.engine.format cimport CQ_ENTRY
-from congreve.engine.log.watch cimport watch_queue
-from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.broker.quotas.send_quota cimport busy_remark
 from congreve.engine.queue.queue_files cimport Mapping
+from congreve.engine.format cimport CQ_ENTRY
+from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.read.gather cimport (
+    GET_COLD,
+    GET_DAMAGED,
     GET_FOUND,
     GET_NO_MATCHED_MESSAGE,
+    GET_NO_MESSAGE_IN_QUEUE,
+    GET_OFFSET_OVERFLOW_ONE,
     FilePart,
     Gather,
 )
+from congreve.engine.log.watch cimport watch_queue
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,
     PULL_RESPONSE_MAX,
+    encode_pull_response,
     encode_response,
 )
 from congreve.remoting.wire.fast_headers cimport read_pull_header
-from congreve.remoting.wire.frame cimport FLAG_ONEWAY, next_frame
+from congreve.remoting.wire.frame cimport FLAG_ONEWAY, HEADER_OK, next_frame
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 from congreve.base.errors import CongreveError
@@ -57,8 +76,33 @@ cdef enum:
     AT_ONCE = 64                # pulls that one turn of the lane checks
     RETRY_MS = 100              # until the next try, when the peer or the loop accepts no more
     STOPPING = 14               # SERVICE_NOT_AVAILABLE
+    FLOW_CONTROL = 215
+    FLAG_BITS = 5               # of PullFlag; the time that an ended pull has waited is above them
+    WAITED_MS_MAX = 1 << 25
+    COSTLY_ENTRIES = 32         # at most, that a lane reads for a filter that took long once
 
-# The work of a filter (FilterMemory.work) in one pull, after which the loop serves such pulls: a
+SERVE_AGAIN_KIND = SERVE_AGAIN
+"""For a lane: a pull that it can serve now, behind its progress."""
+
+
+cdef inline bint may_wait(int status, int64_t offset) noexcept nogil:
+    """Whether a pull at `offset` that got this status may wait for a message."""
+    return status == GET_OFFSET_OVERFLOW_ONE or (status == GET_NO_MESSAGE_IN_QUEUE and offset == 0)
+
+
+cdef Py_ssize_t put_found_head(uint8_t *at, Gather gather, int32_t serialize_type,
+                               int32_t opaque) noexcept nogil:
+    """Write the head of the answer with what `gather` holds, at most ROOM bytes."""
+    cdef Slice remark
+    remark.data = b"FOUND"
+    remark.length = 5
+    return encode_pull_response(
+        at, serialize_type, opaque, 0, remark, 0,
+        gather.next_offset, gather.min_offset, gather.max_offset, <int32_t> gather.size,
+    )
+
+
+# The work of a filter (FilterMemory.work) in one pull, after which the loop reads many entries: a
 # lane has the sends of many connections to answer.
 cdef int64_t FILTER_WORK_MAX = 200_000
 
@@ -68,19 +112,23 @@ cdef class LanePulls:
     """Answers ordinary pulls in a lane's thread; PullMessageProcessor has the rules.
 
     `watcher` is the lane's bit among the watchers of a queue (engine/log/watch.pyx). Entries of
-    kind `ended_kind` bring the loop pulls that it must answer now, with any result. Waiting pulls
-    take at most `waiting_bytes_max`.
+    kind `ended_kind` bring the loop pulls that it must answer now, with any result; their number
+    has PullFlags and, above FLAG_BITS, the ms that the pull has waited. Those of kind
+    `unreadable_kind` bring it pulls that wait for the disk, behind their PullProgress. Waiting
+    pulls take at most `waiting_bytes_max`.
     (RocketMQ: PullMessageProcessor.)
     """
 
     def __init__(self, store, ValidatedPulls validated_pulls not None, QuotaTable quotas not None,
-                 *, uint64_t watcher, int32_t ended_kind, int64_t waiting_bytes_max):
+                 *, uint64_t watcher, int32_t ended_kind, int32_t unreadable_kind,
+                 int64_t waiting_bytes_max):
         # A mapping that a pull keeps outlives the budget of its queue.
         self.table = LanePullTable(validated_pulls, max(store.queues.writable.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.polling = LanePolling(quotas, waiting_bytes_max)
         self.headers = HeaderDecoder()
-        self.quotas, self.watcher, self.ended_kind = quotas, watcher, ended_kind
+        self.quotas, self.watcher = quotas, watcher
+        self.ended_kind, self.unreadable_kind = ended_kind, unreadable_kind
 
     def __dealloc__(self):
         release(&self.answers)
@@ -88,31 +136,138 @@ cdef class LanePulls:
     cdef bint serve(self, Lane lane, LaneConnection *connection, const Frame *frame,
                     const Header *header) noexcept nogil:
         cdef LanePull *known
-        cdef int64_t wait_ns = 0
+        cdef WaitingPull *waiting
+        cdef PullProgress progress
+        cdef Outcome outcome
+        cdef int64_t wait_ns
         read_pull_header(header, &self.pull)
         if not self.pull.complete or header.flag & FLAG_ONEWAY:
             return False
         known = self.table.find(&self.pull)
         if known == NULL:
             return False
+        progress.offset, progress.begun_ms = self.pull.queue_offset, lane.now_ms
+        progress.place, progress.status = -1, 0
+        progress.flags = METERED | (MAY_WAIT if self.pull.sys_flag & SUSPEND else 0)
         self.meter(connection, header)
-        if self.metered:
-            wait_ns = self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
-            if wait_ns:
-                return self.postpone(lane, connection, frame, header, known, wait_ns)
-        if not self.scan(known):
-            return False
-        if self.gather.status != GET_FOUND and not (
-            self.pull.sys_flag & SUSPEND and not self.stopping
-            and may_wait(self.gather.status, self.pull.queue_offset)
-        ):
-            return False
-        if self.pull.sys_flag & COMMIT_OFFSET:
-            self.table.commit(known, self.pull.commit_offset)   # before the client gets the answer
-        if self.gather.status == GET_FOUND:
+        wait_ns = self.quota_wait()
+        outcome = ENDS if wait_ns else self.look(known, &progress)
+        if outcome == FOUND:
+            self.commit(known, &progress)
             self.answered_now += 1
             return self.answer(lane, connection, known, frame.serialize_type, header.opaque)
-        return self.hold(lane, connection, frame, header, known)
+        waiting = self.polling.add(
+            connection, frame, header, &progress, lane.now_ms, self.timeout_ms(known)
+        )
+        if waiting == NULL:
+            return lane.to_loop.post(self.ended_kind, connection.id, frame.data, frame.size,
+                                     progress.flags, False)
+        if wait_ns:
+            self.postpone(lane, connection, waiting, known, wait_ns)
+        else:
+            self.go_on(lane, connection, waiting, known, outcome)
+        return True
+
+    cdef void serve_again(self, Lane lane, LaneConnection *connection, const uint8_t *data,
+                          int64_t size) noexcept nogil:
+        cdef Frame frame
+        cdef Header header
+        cdef PullProgress progress
+        cdef WaitingPull *waiting = NULL
+        memcpy(&progress, data, sizeof(PullProgress))
+        data += sizeof(PullProgress)
+        size -= <int64_t> sizeof(PullProgress)
+        next_frame(data, size, &frame)
+        if self.headers.decode(&frame, &header, NULL) == HEADER_OK:
+            read_pull_header(&header, &self.pull)
+            if progress.offset < 0:
+                progress.offset = self.pull.queue_offset
+            if not self.pull.sys_flag & SUSPEND:
+                progress.flags &= ~MAY_WAIT
+            waiting = self.polling.add(connection, &frame, &header, &progress, lane.now_ms, 0)
+        if waiting == NULL:
+            lane.to_loop.post(self.ended_kind, connection.id, data, size, progress.flags, True)
+        else:
+            self.serve_due(lane, waiting)
+
+    cdef Outcome look(self, LanePull *known, PullProgress *progress) noexcept nogil:
+        """Look for messages from where the pull has come, and say what becomes of it."""
+        cdef int64_t place
+        cdef int status
+        self.pull.queue_offset = progress.offset
+        if known.costly and progress.offset + COSTLY_ENTRIES < load_acquire(
+            &(<ValidatedPull> known.validated).queue.max_offset
+        ):
+            return ENDS
+        if not self.scan(known):
+            return ENDS
+        status = self.gather.status
+        if status == GET_FOUND:
+            return ENDS if known.by_loop else FOUND
+        if status == GET_COLD or status == GET_DAMAGED:
+            place = self.gather.cold_offset if status == GET_COLD else self.gather.next_offset
+            if progress.status == status and progress.place == place:
+                return ENDS         # that did not help
+            progress.status, progress.place = status, place
+            progress.offset = self.gather.next_offset
+            return UNREADABLE
+        if status == GET_NO_MATCHED_MESSAGE and progress.flags & POLLED and (
+            self.gather.next_offset >= self.gather.max_offset
+        ):
+            progress.offset = self.gather.next_offset
+            return WAITS
+        return WAITS if may_wait(status, progress.offset) else ENDS
+
+    cdef void go_on(self, Lane lane, LaneConnection *connection, WaitingPull *waiting,
+                    LanePull *known, Outcome outcome) noexcept nogil:
+        """Do what look() said, unless the pull was found at once."""
+        cdef int64_t head = sizeof(PullProgress)
+        self.commit(known, &waiting.progress)
+        if outcome == UNREADABLE:
+            memcpy(waiting.frame - head, &waiting.progress, head)
+            if lane.to_loop.post(self.unreadable_kind, connection.id, waiting.frame - head,
+                                 waiting.size + head, 0, False):
+                self.drop(waiting)
+            else:
+                self.try_later(lane, waiting)
+        elif outcome == ENDS or self.stopping or waiting.deadline_ms <= lane.now_ms or not (
+            waiting.progress.flags & MAY_WAIT
+        ):
+            self.end(lane, connection, waiting)
+        elif self.metered and not self.polling.take_place(waiting, &self.charged):
+            self.refuse(lane, connection, waiting)
+        else:
+            waiting.progress.flags |= POLLED
+            self.polling.check_at(waiting, waiting.deadline_ms)
+            self.wait(waiting, known)
+
+    cdef void end(self, Lane lane, LaneConnection *connection, WaitingPull *waiting) noexcept nogil:
+        """Give the pull to the loop, which answers it with any result."""
+        cdef int64_t waited_ms = min(lane.now_ms - waiting.progress.begun_ms, WAITED_MS_MAX)
+        if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size,
+                             <int32_t> waited_ms << FLAG_BITS | waiting.progress.flags, False):
+            self.drop(waiting)
+        else:
+            self.try_later(lane, waiting)
+
+    cdef void try_later(self, Lane lane, WaitingPull *waiting) noexcept nogil:
+        """Check the pull again soon: its peer does not read, or the mailbox has no room."""
+        self.polling.wait(waiting, waiting.queue)
+        self.polling.check_at(waiting, lane.now_ms + RETRY_MS)
+
+    cdef void drop(self, WaitingPull *waiting) noexcept nogil:
+        self.polling.take_out(waiting)
+        free_pull(waiting)
+
+    cdef void commit(self, LanePull *known, PullProgress *progress) noexcept nogil:
+        """Commit the pull's offset, before the client gets the answer."""
+        if self.pull.sys_flag & COMMIT_OFFSET and not progress.flags & COMMITTED:
+            self.table.commit(known, self.pull.commit_offset)
+        progress.flags |= COMMITTED
+
+    cdef int64_t timeout_ms(self, const LanePull *known) noexcept nogil:
+        """How long the current pull waits for messages, at most."""
+        return known.timeout_ms if known.timeout_ms >= 0 else self.pull.suspend_timeout_ms
 
     cdef bint answer(self, Lane lane, LaneConnection *connection, LanePull *known,
                      int32_t serialize_type, int32_t opaque) noexcept nogil:
@@ -153,21 +308,41 @@ cdef class LanePulls:
                 connection.address, connection.address_length,
             )
 
-    cdef bint postpone(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                       const Header *header, LanePull *known, int64_t wait_ns) noexcept nogil:
-        cdef WaitingPull *waiting
-        if not self.pull.sys_flag & SUSPEND or self.stopping:
-            return False
-        waiting = self.polling.add(
-            connection, frame, header, lane.now_ms,
-            min(wait_ns // 1_000_000 + 1, self.pull.suspend_timeout_ms), &self.charged,
-        )
-        if waiting == NULL:
-            return False
-        self.polling.wait(waiting, NULL)    # no queue wakes it: the loop gets it in time
-        if self.pull.sys_flag & COMMIT_OFFSET:
-            self.table.commit(known, self.pull.commit_offset)
-        return True
+    cdef int64_t quota_wait(self) noexcept nogil:
+        """Nanoseconds until the quota of the current pull has room; 0: now."""
+        if not self.metered:
+            return 0
+        return self.quotas.take(&self.charged, PULLS, 0, 0, monotonic_ns())
+
+    cdef void postpone(self, Lane lane, LaneConnection *connection, WaitingPull *waiting,
+                       LanePull *known, int64_t wait_ns) noexcept nogil:
+        """Let a pull wait whose quota is used up; then it is answered, or refused."""
+        if not waiting.progress.flags & MAY_WAIT or self.stopping or (
+            not self.polling.take_place(waiting, &self.charged)
+        ):
+            self.refuse(lane, connection, waiting)
+            return
+        self.commit(known, &waiting.progress)
+        waiting.progress.flags &= ~(MAY_WAIT | METERED)
+        waiting.deadline_ms = lane.now_ms + min(wait_ns // 1_000_000 + 1, self.timeout_ms(known))
+        self.polling.wait(waiting, NULL)    # no queue wakes it
+        self.polling.check_at(waiting, waiting.deadline_ms)
+
+    cdef void refuse(self, Lane lane, LaneConnection *connection,
+                     WaitingPull *waiting) noexcept nogil:
+        self.answer_error(lane, connection, waiting, FLOW_CONTROL, busy_remark())
+
+    cdef void answer_error(self, Lane lane, LaneConnection *connection, WaitingPull *waiting,
+                           int32_t code, Slice remark) noexcept nogil:
+        cdef uint8_t[PULL_RESPONSE_MAX] answer
+        cdef Frame frame
+        cdef Header header
+        next_frame(waiting.frame, waiting.size, &frame)
+        self.headers.decode(&frame, &header, NULL)
+        self.drop(waiting)
+        lane.put(connection, answer, encode_response(
+            answer, frame.serialize_type, header.opaque, code, remark
+        ))
 
     cdef bint scan(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
@@ -246,19 +421,21 @@ cdef class LanePulls:
             self.times.note_slow(stages, &answered, now, connection.address,
                                  connection.address_length, connection.port)
 
-    # Pulls that wait.
+    cdef void count_answer(self, LaneConnection *connection,
+                           const PullProgress *progress) noexcept nogil:
+        """Count the answer to a pull that the loop has given back, or that has waited."""
+        cdef Stages stages
+        cdef int64_t begun = progress.begun_ms * 1_000_000
+        if progress.flags & POLLED:
+            self.times.add_requests(<int> RPC_WAITED_PULL, monotonic_ns() - begun, 1)
+        elif progress.status:   # the loop has logged a slow read
+            self.times.add_requests(<int> RPC_PULL, monotonic_ns() - begun, 1)
+        else:
+            begin_stages(&stages, begun)
+            self.answered_now = 1
+            self.count_answers(connection, &stages)
 
-    cdef bint hold(self, Lane lane, LaneConnection *connection, const Frame *frame,
-                   const Header *header, LanePull *known) noexcept nogil:
-        cdef WaitingPull *waiting = self.polling.add(
-            connection, frame, header, lane.now_ms, self.pull.suspend_timeout_ms,
-            &self.charged if self.metered else NULL,
-        )
-        if waiting == NULL:
-            return False
-        waiting.offset = self.pull.queue_offset
-        self.wait(waiting, known)
-        return True
+    # Pulls that wait.
 
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil:
         """Let the pull wait for an entry after those that the last look saw."""
@@ -285,76 +462,50 @@ cdef class LanePulls:
     cdef void serve_due(self, Lane lane, WaitingPull *waiting) noexcept nogil:
         """Answer a pull that waited, let it wait again, or give it to the loop."""
         cdef LaneConnection *connection = lane.table.find(waiting.connection)
-        if not connection.peer_slow:
-            if waiting.deadline_ms > lane.now_ms and self.serve_again(lane, connection, waiting):
-                return
-            if lane.to_loop.post(self.ended_kind, connection.id, waiting.frame, waiting.size,
-                                 <int32_t> (lane.now_ms - waiting.begun_ms), False):
-                self.polling.take_out(waiting)
-                free_pull(waiting)
-                return
-        self.polling.wait(waiting, waiting.queue)
-        self.polling.check_at(waiting, lane.now_ms + RETRY_MS)
-
-    cdef bint serve_again(self, Lane lane, LaneConnection *connection,
-                          WaitingPull *waiting) noexcept nogil:
-        """Answer the pull, or let it wait again; False if the loop must answer it."""
         cdef Frame frame
         cdef Header header
         cdef LanePull *known
+        cdef Outcome outcome
+        cdef int64_t wait_ns
+        if connection.peer_slow:
+            self.try_later(lane, waiting)
+            return
         next_frame(waiting.frame, waiting.size, &frame)
         self.headers.decode(&frame, &header, NULL)
         read_pull_header(&header, &self.pull)
-        self.pull.queue_offset = waiting.offset
         known = self.table.find(&self.pull)
+        if known == NULL or waiting.progress.flags & MUST_END:
+            self.end(lane, connection, waiting)
+            return
         self.meter(connection, &header)
-        if known == NULL or not self.scan(known):
-            return False
-        if (
-            self.gather.status == GET_NO_MATCHED_MESSAGE
-            and self.gather.next_offset >= self.gather.max_offset
-        ):
-            waiting.offset = self.gather.next_offset
-        elif self.gather.status == GET_FOUND:
-            self.polling.take_out(waiting)  # the answer may close the connection
-            if not self.answer(lane, connection, known, frame.serialize_type, header.opaque):
-                lane.close(connection, ENOMEM)
-            self.flush(lane, connection)
-            self.times.add_requests(
-                <int> RPC_WAITED_PULL, (lane.now_ms - waiting.begun_ms) * 1_000_000, 1
-            )
-            free_pull(waiting)
-            return True
-        elif not may_wait(self.gather.status, waiting.offset):
-            return False
-        self.polling.check_at(waiting, waiting.deadline_ms)
-        self.wait(waiting, known)
-        return True
-
-    cdef void end_all(self) noexcept nogil:
-        """Give all waiting pulls to the loop, which checks them again."""
-        self.polling.expire_all()
+        if not waiting.progress.flags & METERED:    # it is validated, or has waited for its quota
+            waiting.progress.flags |= METERED
+            waiting.deadline_ms = lane.now_ms + max(self.timeout_ms(known), <int64_t> 0)
+            wait_ns = self.quota_wait()
+            if wait_ns:
+                self.postpone(lane, connection, waiting, known, wait_ns)
+                return
+        outcome = self.look(known, &waiting.progress)
+        if outcome != FOUND:
+            self.go_on(lane, connection, waiting, known, outcome)
+            return
+        self.commit(known, &waiting.progress)
+        self.polling.take_out(waiting)  # the answer may close the connection
+        if not self.answer(lane, connection, known, frame.serialize_type, header.opaque):
+            lane.close(connection, ENOMEM)
+        self.flush(lane, connection)
+        self.count_answer(connection, &waiting.progress)
+        free_pull(waiting)
 
     cdef void dismiss(self, Lane lane, const uint8_t *remark, int64_t length) noexcept nogil:
-        cdef uint8_t[PULL_RESPONSE_MAX] answer
-        cdef Frame frame
-        cdef Header header
         cdef Slice text
-        cdef LaneConnection *connection
         cdef WaitingPull *waiting
         text.data, text.length = remark, <int32_t> length
         self.stopping = True
         self.polling.all_soon()
         while self.polling.next() != NULL:
             waiting = self.polling.next()
-            connection = lane.table.find(waiting.connection)
-            next_frame(waiting.frame, waiting.size, &frame)
-            self.headers.decode(&frame, &header, NULL)
-            self.polling.take_out(waiting)
-            free_pull(waiting)
-            lane.put(connection, answer, encode_response(
-                answer, frame.serialize_type, header.opaque, STOPPING, text
-            ))
+            self.answer_error(lane, lane.table.find(waiting.connection), waiting, STOPPING, text)
 
     cdef void release_segments(self) noexcept with gil:
         # A deleted segment keeps its disk space while something maps it.

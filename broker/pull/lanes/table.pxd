@@ -17,7 +17,9 @@ cdef struct LanePull:
     PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
     int64_t base            # and their offset in the queue
-    bint costly             # the filter took long once: the event loop serves such pulls
+    bint costly             # the filter took long once: the event loop reads many entries for it
+    bint by_loop            # the event loop answers with messages, too (ValidatedPulls.by_loop)
+    int64_t timeout_ms      # how long such pulls wait; -1: as long as the request says
     int64_t pending         # the last committed offset that the loop has not taken; -1: none
 
 
@@ -26,6 +28,7 @@ cdef class LanePullTable:
     cdef Key **slots            # of LanePulls
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count
+    cdef Py_ssize_t keys_size   # bytes
     cdef LanePull **uncollected  # pulls with a pending offset; room for `capacity`
     cdef Py_ssize_t uncollected_count
     cdef pthread_mutex_t mutex  # guards `uncollected` and `pending`

@@ -25,6 +25,7 @@ from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
 cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared
+cdef Py_ssize_t KEYS_SIZE_MAX = 64 << 20    # bytes of their keys
 
 
 @cython.final
@@ -119,7 +120,7 @@ cdef class LanePullTable:
             if not self.learn_with_gil(&key):
                 return NULL
             known = self.known(&key)
-        return NULL if known.validated == NULL or known.costly else known
+        return NULL if known.validated == NULL else known
 
     cdef LanePull *known(self, const Key *key) noexcept nogil:
         return <LanePull *> slot_of(self.slots, self.capacity, key)[0]
@@ -150,13 +151,14 @@ cdef class LanePullTable:
             if validated is not None:
                 Py_INCREF(validated)
                 known.validated = <PyObject *> validated
+        known.by_loop, known.timeout_ms = self.pulls.by_loop(), self.pulls.timeout_ms()
         known.changes, known.added = changes, added
         return 0
 
     cdef LanePull *add(self, const Key *key) except NULL:
         cdef LanePull *known
         cdef uint8_t *copy
-        if self.count >= KNOWN_MAX:
+        if self.count >= KNOWN_MAX or self.keys_size >= KEYS_SIZE_MAX:
             self.clear()
         if (self.count + 1) * 2 > self.capacity:
             self.grow()
@@ -169,6 +171,7 @@ cdef class LanePullTable:
         known.pending = -1
         slot_of(self.slots, self.capacity, key)[0] = &known.key
         self.count += 1
+        self.keys_size += key.length
         return known
 
     cdef int grow(self) except -1:
@@ -193,7 +196,7 @@ cdef class LanePullTable:
             if self.slots[i] != NULL:
                 self.remove(<LanePull *> self.slots[i])
                 self.slots[i] = NULL
-        self.count = 0
+        self.count = self.keys_size = 0
         return 0
 
     cdef int remove(self, LanePull *known) except -1:

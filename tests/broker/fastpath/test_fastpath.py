@@ -293,7 +293,7 @@ async def test_sends_that_wake_many_waiting_pulls_do_not_wait_for_more_bytes(
                 code=11, opaque=queue, ext_fields=HELD_PULL | {"queueId": str(queue)}
             )
             to_broker.write(pull.encode())
-        while len(broker._paths.pulls.long_polling) < MANY_QUEUES:
+        while broker._paths.waiting()[1] < MANY_QUEUES:
             await asyncio.sleep(0.01)
 
         producer, from_producer = await asyncio.open_connection("127.0.0.1", broker.port)

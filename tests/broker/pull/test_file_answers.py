@@ -94,7 +94,7 @@ def read_slowly(port: int, answers: list[RemotingCommand]) -> None:
 
 
 async def first_pulls(client: RemotingClient, address: str) -> RemotingCommand:
-    """Send pulls: the first creates the group, and a lane leaves the second to the event loop."""
+    """Send pulls: the first creates the group, and the event loop validates it."""
     for _ in range(3):
         answer = await client.invoke(address, pull(0))
     return answer
@@ -107,6 +107,9 @@ async def in_thread(target, *arguments) -> None:
 async def test_a_slow_reader_gets_every_answer_complete_and_in_order(config):
     answers: list[RemotingCommand] = []
     async with Broker(config) as broker:
+        client = RemotingClient()
+        await first_pulls(client, f"127.0.0.1:{broker.port}")
+        await client.close()
         await in_thread(read_slowly, broker.port, answers)
     assert [answer.opaque for answer in answers] == list(range(0, MESSAGES, BATCH // 2))
     for answer in answers:

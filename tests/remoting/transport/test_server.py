@@ -329,26 +329,6 @@ def test_reading_pauses_while_requests_at_work_take_many_bytes(run):
     run(scenario())
 
 
-def test_a_frame_that_waited_elsewhere_is_served_when_the_peer_reads(run):
-    async def scenario():
-        large = lambda request, connection: request.reply(0, body=bytes(8 << 20))  # noqa: E731
-        async with serving({1: large}) as server, peer(server) as (reader, writer):
-            reader._transport.pause_reading()
-            writer.write(request(1, 0))
-            while not server.connections:
-                await asyncio.sleep(0)
-            (connection,) = server.connections
-            while connection.is_writable:
-                await asyncio.sleep(0)
-            connection.take_late(request(1, 1))
-            assert connection._kept_bytes == len(request(1, 1))
-            reader._transport.resume_reading()
-            assert [(await receive(reader)).opaque for _ in range(2)] == [0, 1]
-            assert connection._kept_bytes == 0
-
-    run(scenario())
-
-
 def test_a_server_sends_requests_to_its_client_with_its_own_opaques(run):
     async def scenario():
         answers = asyncio.Queue()
