@@ -201,6 +201,10 @@ cdef class LaneCommit:
             self.fail_first(lane, self.confirm.backend.failure)
 
     cdef int sleep_ms(self, Lane lane) noexcept nogil:
+        # A request takes completed writes, whose event may have come before the answers did.
+        if self.count and self.is_done(self.held[self.first].upto,
+                                       self.held[self.first].lacks_slave):
+            self.release(lane)
         if not self.awaited and not self.count:
             return SLEEP_MS
         if monotonic_ns() < self.awake_until_ns:

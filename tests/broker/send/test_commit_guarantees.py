@@ -74,3 +74,18 @@ def test_a_response_confirms_only_durable_messages(
                 failed_before = failed_before or SERVICE_NOT_AVAILABLE in codes
             for wire in wires:
                 wire.close()
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+def test_no_answer_of_a_handler_misses_its_write(backend: str, tmp_path: Path) -> None:
+    """The write may be complete, and its event taken, before the answer comes to its lane."""
+    config = config_of(tmp_path, "SYNC_FLUSH")
+    config.store.io_backend = backend
+    config.store.sync_flush_timeout = 60_000
+    with running(config) as (broker, _):
+        create(broker, "T")
+        with Wire(f"127.0.0.1:{broker.port - 2}", timeout_s=30) as wire:
+            for _ in range(300):
+                assert (
+                    wire.call(SEND_MESSAGE_V2, SHORT | {"b": "T", "e": "0"}, b"x").code == SUCCESS
+                )
