@@ -244,7 +244,7 @@ class LimitsConfig(Part):
     max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0
     """Most connections from one address; further ones are closed at once. 0: no limit. Congreve
     only."""
-    max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 256 << 20
+    max_unfinished_frame_bytes: Annotated[int, Range(1, LONG_MAX)] = 96 << 20
     """Memory for incomplete requests, of all connections together. Congreve only."""
     first_frame_timeout_mills: Annotated[int, Range(1, INT_MAX)] = 30_000
     """The first request of a connection must be complete within this time in ms after it was

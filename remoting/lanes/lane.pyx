@@ -141,6 +141,8 @@ cdef class Lane:
                 connection = self.table.find(<int64_t> id)
                 if connection != NULL:
                     self.serve_connection(connection, events[i].events)
+                    if self.table.unfinished_bytes > self.unfinished_max:
+                        self.shed()
         if self.now_ms >= self.next_check_ms:
             self.check_timeouts()
         return found
@@ -398,8 +400,6 @@ cdef class Lane:
                 self.close(connection, 0)
             elif late != entry_kinds.OPENED:
                 self.cut(connection, late)
-        if self.table.unfinished_bytes > self.unfinished_max:
-            self.shed()
 
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
         self.cut_count += why == entry_kinds.CUT_LATE or why == entry_kinds.CUT_LARGE

@@ -35,7 +35,7 @@ class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Open connections at most, further ones are closed at once; 0: most_connections()."""
     connections_of_address: int = 0
     """Open connections from one address at most; 0: no limit."""
-    unfinished_bytes: int = 256 * 1024 * 1024
+    unfinished_bytes: int = 96 * 1024 * 1024
     """Bytes of memory for incomplete frames."""
     unread_bytes: int = 128 * 1024 * 1024
     """Bytes of answers that peers have not read yet, and of requests at work or behind them."""

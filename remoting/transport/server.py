@@ -23,6 +23,7 @@ from congreve.remoting.transport.dispatcher import Dispatcher, Handler
 from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
 from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
 from congreve.remoting.transport.tls_front import TlsFront
+from congreve.remoting.wire.frame import FRAME_MAX
 
 __all__ = ["Handler", "RemotingServer", "ServerLimits"]
 
@@ -143,6 +144,11 @@ class RemotingServer:
             for each in sockets[-1]:
                 listening.enter_context(each)
         sessions = None if self.certificates is None else self.certificates.sessions
+        # Some frames of any length fit, however many lanes there are.
+        unfinished_max = max(
+            shared.unfinished_bytes // len(self._lane_sinks),
+            min(shared.unfinished_bytes, 2 * FRAME_MAX),
+        )
         lanes = [
             Lane(
                 [each[number].fileno() for each in sockets],
@@ -152,7 +158,7 @@ class RemotingServer:
                 first_frame_s=shared.first_frame_timeout_s,
                 frame_timeout_s=shared.frame_timeout_s,
                 frame_bytes_per_s=shared.frame_bytes_per_s,
-                unfinished_max=shared.unfinished_bytes // len(self._lane_sinks),
+                unfinished_max=unfinished_max,
                 tls=sessions,
             )
             for number, sink in enumerate(self._lane_sinks)
