@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import random
 import threading
 import time
 from collections import deque
@@ -45,10 +46,13 @@ def sample(group: int, in_flight: int, latencies_ns: list[int], elapsed_ns: int)
     )
 
 
-def raw_writes(folder: str, group: int, depth: int, seconds: float) -> Sample:
+def raw_writes(
+    folder: str, group: int, depth: int, seconds: float, chance: random.Random | None = None
+) -> Sample:
     """O_DIRECT writes with RWF_DSYNC over a file of zeros that are on disk: the disk's own limit.
 
-    `depth` threads have one write in flight each. Raises BackendError if the disk refuses.
+    `depth` threads have one write in flight each, at one place after the other, or with `chance`
+    at random ones. Raises BackendError if the disk refuses.
     """
     path = os.path.join(folder, "raw")
     data = mmap.mmap(-1, max(group, 1 << 20))
@@ -60,7 +64,10 @@ def raw_writes(folder: str, group: int, depth: int, seconds: float) -> Sample:
         for at in range(0, RAW_BYTES, 1 << 20):
             os.pwritev(fd, [memoryview(data)[: 1 << 20]], at)
         os.fdatasync(fd)
-        return _raw_rounds(fd, memoryview(data)[:group], depth, seconds)
+        places = list(range(RAW_BYTES // depth // group))
+        if chance is not None:
+            chance.shuffle(places)
+        return _raw_rounds(fd, memoryview(data)[:group], depth, seconds, places)
     except OSError as error:
         raise BackendError(f"a raw write failed: {error.strerror}") from error
     finally:
@@ -68,9 +75,8 @@ def raw_writes(folder: str, group: int, depth: int, seconds: float) -> Sample:
         os.unlink(path)
 
 
-def _raw_rounds(fd: int, data: memoryview, depth: int, seconds: float) -> Sample:
-    group = len(data)
-    lane = RAW_BYTES // depth // group
+def _raw_rounds(fd: int, data: memoryview, depth: int, seconds: float, places: list[int]) -> Sample:
+    group, lane = len(data), len(places)
     latencies: list[list[int]] = [[] for _ in range(depth)]
     failures: list[OSError] = []
     begin = time.perf_counter_ns()
@@ -80,7 +86,7 @@ def _raw_rounds(fd: int, data: memoryview, depth: int, seconds: float) -> Sample
         at, mine = 0, latencies[number]
         try:
             while (start := time.perf_counter_ns()) < end:
-                os.pwritev(fd, [data], (number * lane + at % lane) * group, os.RWF_DSYNC)
+                os.pwritev(fd, [data], (number * lane + places[at % lane]) * group, os.RWF_DSYNC)
                 mine.append(time.perf_counter_ns() - start)
                 at += 1
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import signal
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from congreve.console.tune.choice import dissenting, is_busy, recommend
 from congreve.console.tune.picture import check_picture, draw
 from congreve.console.tune.rounds import (
     KIB,
+    Places,
     Rounds,
     bytes_needed,
     candidates,
     measured,
     measurements,
+    places,
 )
 from congreve.engine.state.tuned import (
     ASYNC,
@@ -33,6 +36,7 @@ from congreve.engine.state.tuned import (
     tuned_path,
 )
 from congreve.io_backends.disk import Disk, check_usable
+from congreve.io_backends.errors import BackendError
 
 ROUNDS, SECONDS = 3, 0.25
 
@@ -45,6 +49,7 @@ ROUNDS, SECONDS = 3, 0.25
     show_default="DIR/congreve/tuned.png",
     help="File for the picture.",
 )
+@click.option("--save", is_flag=True, help="Save the choice also from a busy machine.")
 @click.option("--dry-run", is_flag=True, help="Only measure; write neither choice nor picture.")
 @click.option(
     "--rounds",
@@ -70,6 +75,7 @@ ROUNDS, SECONDS = 3, 0.25
 def tune(
     folder: Path,
     png: Path | None,
+    save: bool,
     dry_run: bool,
     rounds: int,
     seconds: float,
@@ -77,25 +83,32 @@ def tune(
     as_json: bool,
     output: str,
 ) -> None:
-    """Measure, print a table, and save the choice for a broker with ioBackend=auto (default)."""
+    """Measure, print a table, and save the choice for a broker with ioBackend=auto (default).
+
+    A choice from a busy machine is not saved without --save.
+    """
     if png is not None:
         check_picture(png)
     disk = check_usable(str(folder), bytes_needed())
     _compare_with_last(folder)
-    found, refusals = _measure(str(folder), rounds, seconds)
+    found, refusals, order = _measure(str(folder), rounds, seconds)
     chosen = recommend(found, machine_of(str(folder)))
     others, busy = dissenting(found, chosen.io_backend), is_busy(chosen)
-    if not dry_run:
+    doubtful = busy or 2 * len(others) > rounds
+    saved = not dry_run and (save or not doubtful)
+    if saved:
         save_tuned(str(folder), chosen)
         draw(chosen, png or folder / "congreve" / "tuned.png")
     if as_json or output == "json":
-        _print_json(folder, disk, refusals, chosen, others, busy)
+        _print_json(folder, disk, refusals, chosen, others, busy, order)
     else:
-        _print(folder, disk, refusals, chosen, others, busy)
+        _print(folder, disk, refusals, chosen, others, busy, order)
     if conf is not None:
         click.echo(conf_diff(conf, chosen), err=as_json or output == "json", nl=False)
-    if not dry_run:
+    if saved:
         click.echo(f"saved to {tuned_path(str(folder))}", err=True)
+    elif not dry_run:
+        click.echo("not saved, because another run may choose otherwise: --save saves it", err=True)
 
 
 def _compare_with_last(folder: Path) -> None:
@@ -105,7 +118,9 @@ def _compare_with_last(folder: Path) -> None:
             click.echo(f"since the last measurement: {change}", err=True)
 
 
-def _measure(folder: str, rounds: int, seconds: float) -> tuple[Rounds, dict[str, str]]:
+def _measure(
+    folder: str, rounds: int, seconds: float
+) -> tuple[Rounds, dict[str, str], Places | None]:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -127,7 +142,10 @@ def _measure(folder: str, rounds: int, seconds: float) -> tuple[Rounds, dict[str
         for step, sample in measured(inside, backends, rounds=rounds, seconds=seconds):
             found.add(step, sample)
             bar.update(task, advance=1, description=f"{step.backend} {step.policy}")
-    return found, refusals
+        order = None
+        with suppress(BackendError):  # a file system without O_DIRECT
+            order = places(inside, seconds)
+    return found, refusals, order
 
 
 def conf_diff(conf: Path, chosen: Tuned) -> str:
@@ -164,6 +182,7 @@ def _print_json(
     chosen: Tuned,
     others: list[str],
     busy: bool,
+    order: Places | None,
 ) -> None:
     import msgspec
 
@@ -174,6 +193,7 @@ def _print_json(
         "recommendation": msgspec.to_builtins(chosen),
         "roundsForOthers": others,
         "machineIsBusy": busy,
+        "whyALog": None if order is None else order._asdict(),
     }
     click.echo(msgspec.json.encode(document).decode())
 
@@ -185,6 +205,7 @@ def _print(
     chosen: Tuned,
     others: list[str],
     busy: bool,
+    order: Places | None,
 ) -> None:
     title = f"{folder} on {disk.file_system} ({disk.mount}), {chosen.rounds} rounds in turns"
     show([_line(step) for step in chosen.measured], "table", title)
@@ -194,6 +215,12 @@ def _print(
         choice = chosen.choice(policy)
         if choice is not None:
             click.echo(f"flushDiskType={policy}: ioBackend={choice.io_backend}, {choice.reason}")
+    if order is not None:
+        click.echo(
+            f"why a log: this disk makes {order.random_pages:.1f} MB/s durable in pages of 4 KiB"
+            f" at random places, {order.pages:.1f} in order, and {order.groups:.0f} in order where"
+            " the messages of many senders share a write of 256 KiB"
+        )
     if busy:
         click.echo(
             "the disk alone took several times as long in one round as in another: the machine is "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 from congreve.engine.state.tuned import ASYNC, SYNC, MeasuredStep
 from congreve.io_backends import measure
@@ -138,3 +140,24 @@ def _raw(folder: str, group: int, depth: int, seconds: float) -> Sample | None:
         return measure.raw_writes(folder, group, depth, seconds)
     except BackendError:
         return None
+
+
+class Places(NamedTuple):
+    """MB/s that the disk alone makes durable, one write at a time."""
+
+    random_pages: float
+    pages: float
+    groups: float
+
+
+def places(folder: str, seconds: float) -> Places:
+    """Pages of 4 KiB at random places and in order, and groups of 256 KiB in order.
+
+    Raises BackendError if the disk refuses.
+    """
+    chance = random.Random(1)
+    return Places(
+        measure.raw_writes(folder, 4 * KIB, 1, seconds, chance).bytes_per_s / 1e6,
+        measure.raw_writes(folder, 4 * KIB, 1, seconds).bytes_per_s / 1e6,
+        measure.raw_writes(folder, 256 * KIB, 1, seconds).bytes_per_s / 1e6,
+    )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from congreve.console.tune.choice import dissenting, is_busy, recommend
-from congreve.console.tune.command import conf_diff
+from congreve.console.tune.command import conf_diff, tune
 from congreve.console.tune.rounds import ALONE, RAW, TOGETHER, Rounds, Step
 from congreve.engine.state.tuned import SYNC, load_tuned, save_tuned
 from congreve.io_backends.measure import Sample
@@ -20,7 +21,7 @@ from tests.console.conftest import congreve
 
 
 def test_tune_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
-    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "2", "--json")
+    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "2", "--json", "--save")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     measured = found["recommendation"]["measured"]
@@ -29,6 +30,7 @@ def test_tune_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
     assert all(row["p50Us"] > 0 and row["bytesPerS"] > 0 for row in measured)
     assert all(low <= row["p50Us"] <= high for row in measured for low, high in [row["p50UsRange"]])
     assert found["recommendation"]["rounds"] == 2
+    assert found["whyALog"] is None or min(found["whyALog"].values()) > 0
     assert {*by_backend, *found["refused"]} >= {"mmap", "uring"}
     chosen = load_tuned(str(tmp_path))
     assert chosen is not None
@@ -48,6 +50,19 @@ def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
     assert "flushDiskType=SYNC_FLUSH: ioBackend=" in run.stdout
     assert "flushDiskType=ASYNC_FLUSH: ioBackend=mmap, a killed process" in run.stdout
     assert os.listdir(tmp_path) == []
+
+
+def test_a_doubtful_choice_is_not_saved_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("congreve.console.tune.command.is_busy", lambda _: True)
+    options = [str(tmp_path), "--seconds", "0.01", "--rounds", "1"]
+    doubtful = CliRunner().invoke(tune, options)
+    assert doubtful.exit_code == 0 and "not saved" in doubtful.stderr
+    assert load_tuned(str(tmp_path)) is None
+    told = CliRunner().invoke(tune, [*options, "--save"])
+    assert told.exit_code == 0 and "saved to" in told.stderr
+    assert load_tuned(str(tmp_path)) is not None
 
 
 def test_a_cancelled_measurement_leaves_no_file(tmp_path: Path) -> None:
@@ -169,7 +184,7 @@ def test_the_diff_of_a_broker_conf_keeps_its_flush_policy(tmp_path: Path) -> Non
 
 
 def test_a_change_of_the_kernel_is_reported(tmp_path: Path) -> None:
-    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "1", "--json")
+    run = congreve("tune", str(tmp_path), "--seconds", "0.01", "--rounds", "1", "--json", "--save")
     assert run.returncode == 0, run.stderr
     tuned = load_tuned(str(tmp_path))
     assert tuned is not None and tuned.machine is not None
