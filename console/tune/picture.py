@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from congreve.base.extras import MissingPackageError
 from congreve.console.tune.rounds import ASYNC_STEPS, KIB, RAW
 from congreve.engine.state.tuned import ASYNC, SYNC, MeasuredStep, Tuned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NO_MATPLOTLIB = "matplotlib is not installed (pip install congreve[bench])"
+NO_MATPLOTLIB = "matplotlib is not installed (pip install 'congreve[bench]')"
 FORMATS = (".png", ".svg", ".pdf")
 COLOURS = {"mmap": "#4477aa", "pool": "#ccbb44", "uring": "#228833", RAW: "#999999"}
 
 
 def check_picture(png: Path) -> None:
-    """Raises ClickException, before any measurement, if the picture cannot be written."""
+    """Raises ClickException or MissingPackageError, before any measurement, if the picture cannot
+    be written."""
     if not png.parent.is_dir():
         raise click.ClickException(f"cannot write {png}: the folder {png.parent} does not exist")
     if png.is_dir():
         raise click.ClickException(f"cannot write {png}: it is a folder")
     if importlib.util.find_spec("matplotlib") is None:
-        raise click.ClickException(f"cannot draw {png}: {NO_MATPLOTLIB}")
+        raise MissingPackageError(f"cannot draw {png}: {NO_MATPLOTLIB}")
     if png.suffix.lower() not in FORMATS:
         raise click.ClickException(f"cannot draw {png}: its name must end with .png, .svg or .pdf")
 

