@@ -7,6 +7,7 @@ from collections.abc import Callable
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.service import DelayedMessages
+from congreve.broker.delay.targets import Targets
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
@@ -42,13 +43,12 @@ class Managers:
         )
         self.stats = BrokerStats(clock, lambda: store.queues, monotonic, config.broker_cluster_name)
         topics = self.metadata.topics
-        self.delayed = DelayedMessages(
-            store,
-            clock,
+        targets = Targets(
             undeliverable=lambda: topics.create_internal(UNDELIVERABLE_TOPIC, 1),
             present_queue=topics.present_queue,
             first_files=store.first_files,
         )
+        self.delayed = DelayedMessages(store, clock, targets)
         self.transactions = Transactions(
             config=config,
             metadata=self.metadata,

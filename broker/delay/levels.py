@@ -2,16 +2,15 @@
 
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 
 from congreve.base.clock import Clock
 from congreve.broker.delay.recalls import Recalls
+from congreve.broker.delay.targets import DEFAULT, Targets
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.deliveries import DeliveryScan
-from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages import fastjson
@@ -64,8 +63,8 @@ class ScheduleMessageService:
     recover() finds later deliveries in the log: after a kill the broker neither delivers a message
     twice nor skips one whose delivery was lost (defect D23).
 
-    A message whose target cannot hold it goes to UNDELIVERABLE_TOPIC, and `undeliverable` is
-    called. (RocketMQ: ScheduleMessageService.)
+    A message whose target cannot hold it goes to UNDELIVERABLE_TOPIC.
+    (RocketMQ: ScheduleMessageService.)
     """
 
     def __init__(
@@ -73,21 +72,13 @@ class ScheduleMessageService:
         store: MessageStore,
         clock: Clock,
         recalls: Recalls | None = None,
-        *,
-        undeliverable: Callable[[], object] = lambda: None,
-        present_queue: PresentQueue | None = None,
-        first_files: QueueFileMaker | None = None,
+        targets: Targets = DEFAULT,
     ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
-        self._redelivery = Redelivery(
-            *(store.log, store.queues),
-            present_queue=present_queue,
-            lacks_file=None if first_files is None else first_files.is_missing,
-        )
-        self._undeliverable = undeliverable
-        self._first_files = first_files
+        self._targets = targets
+        self._redelivery = targets.redelivery(store)
         self._timer = WakeUpTimer(self._round)
         self._running = False
         self._saved_end: int | None = None  # the log's end in the file; None without a file
@@ -266,7 +257,7 @@ class ScheduleMessageService:
                 after,
             )
         if run.undeliverable:
-            self._undeliverable()
+            self._targets.undeliverable()
             logger.error(
                 "delay level %d: the topic of %d of the messages %d to %d cannot hold them: %s has"
                 " them",
@@ -286,8 +277,8 @@ class ScheduleMessageService:
         if run.damaged:
             self._repairs[level] = after, self._store.repairs.start(queue, after)
             return REPAIR_STEP_S
-        if self._first_files is not None and run.fileless is not None:
-            self._first_files.make(*run.fileless)
+        if self._targets.first_files is not None and run.fileless is not None:
+            self._targets.first_files.make(*run.fileless)
             return REPAIR_STEP_S
         if run.next_due:
             return max(run.next_due - now, 0) / 1000

@@ -1,19 +1,17 @@
 """All delayed messages of a broker: delay levels, delivery times, and the files of both."""
 
 import os
-from collections.abc import Callable
 
 from congreve.base.clock import Clock
 from congreve.broker.delay.fast import DelayPath
 from congreve.broker.delay.levels import ScheduleMessageService
 from congreve.broker.delay.recalls import Recalls
+from congreve.broker.delay.targets import DEFAULT, Targets
 from congreve.broker.delay.timers import TimerMessageService
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
-from congreve.engine.timer.redelivery import PresentQueue
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from congreve.remoting.loop.periodic import Periodic
 
@@ -21,36 +19,18 @@ DURABLE_LIMIT_S = 30.0
 
 
 class DelayedMessages:
-    """Starts and stops both services; a slave reads their files but delivers no messages.
-
-    They call `undeliverable` when the topic of undeliverable messages has a new one, and deliver to
-    the queue that `present_queue` returns for a topic and a queue id. The thread of `first_files`
-    makes the files of new queues, and deliveries to them wait.
-    """
+    """Starts and stops both services; a slave reads their files but delivers no messages."""
 
     def __init__(
         self,
         store: MessageStore,
         clock: Clock,
-        *,
-        undeliverable: Callable[[], object] = lambda: None,
-        present_queue: PresentQueue | None = None,
-        first_files: QueueFileMaker | None = None,
+        targets: Targets = DEFAULT,
     ) -> None:
         self._store = store
         self.recalls = Recalls(store, clock)
-        self.levels = ScheduleMessageService(
-            *(store, clock, self.recalls),
-            undeliverable=undeliverable,
-            present_queue=present_queue,
-            first_files=first_files,
-        )
-        self.timers = TimerMessageService(
-            *(store, clock, self.recalls),
-            undeliverable=undeliverable,
-            present_queue=present_queue,
-            first_files=first_files,
-        )
+        self.levels = ScheduleMessageService(store, clock, self.recalls, targets)
+        self.timers = TimerMessageService(store, clock, self.recalls, targets)
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )

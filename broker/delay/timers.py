@@ -17,12 +17,11 @@ from congreve.broker.delay.levels import (
     STORE_REFUSES_S,
 )
 from congreve.broker.delay.recalls import TIMED, Recalls
+from congreve.broker.delay.targets import DEFAULT, Targets
 from congreve.engine.errors import StoreError
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.engine.queue.file_maker import QueueFileMaker
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import Publish, TimerIndex
-from congreve.engine.timer.redelivery import PresentQueue, Redelivery
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
@@ -37,7 +36,7 @@ class TimerMessageService:
     """Delivers timed messages from queue 0 of the timer topic, in the order of the timer index.
 
     The event loop runs only short rounds; a thread writes the index's files. A message whose target
-    cannot hold it goes to UNDELIVERABLE_TOPIC, and `undeliverable` is called.
+    cannot hold it goes to UNDELIVERABLE_TOPIC.
     (RocketMQ: TimerMessageStore of version 5.)
     """
 
@@ -46,23 +45,13 @@ class TimerMessageService:
         store: MessageStore,
         clock: Clock,
         recalls: Recalls | None = None,
-        *,
-        undeliverable: Callable[[], object] = lambda: None,
-        present_queue: PresentQueue | None = None,
-        first_files: QueueFileMaker | None = None,
+        targets: Targets = DEFAULT,
     ) -> None:
         self._store = store
         self._clock = clock
         self._recalls = Recalls(store, clock) if recalls is None else recalls
-        self._redelivery = Redelivery(
-            store.log,
-            store.queues,
-            roll_ms=store.config.timer_roll_ms,
-            present_queue=present_queue,
-            lacks_file=None if first_files is None else first_files.is_missing,
-        )
-        self._undeliverable = undeliverable
-        self._first_files = first_files
+        self._targets = targets
+        self._redelivery = targets.redelivery(store, store.config.timer_roll_ms)
         self._timer = WakeUpTimer(self._round)
         self._index: TimerIndex | None = None
         self._jobs = BackgroundJobs("writing the timer index", logger)
@@ -141,8 +130,8 @@ class TimerMessageService:
         if self._redelivery.failure is not None:
             logger.error("timed messages wait for the disk: %s", self._redelivery.failure)
             return DISK_FAILED_S
-        if self._first_files is not None and self._redelivery.fileless is not None:
-            self._first_files.make(*self._redelivery.fileless)
+        if self._targets.first_files is not None and self._redelivery.fileless is not None:
+            self._targets.first_files.make(*self._redelivery.fileless)
             return REPAIR_STEP_S
         if more or done:
             return 0.0
@@ -185,7 +174,7 @@ class TimerMessageService:
         if run.skipped:
             logger.error("%d timed messages have expired", run.skipped)
         if run.undeliverable:
-            self._undeliverable()
+            self._targets.undeliverable()
             logger.error(
                 "the topic of %d timed messages cannot hold them: %s has them",
                 run.undeliverable,

@@ -9,6 +9,7 @@ from harness.small_store import small_store
 
 from congreve.base.clock import ManualClock
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService
+from congreve.broker.delay.targets import Targets
 from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
@@ -37,7 +38,7 @@ class Bench:
         self.notified: list[str] = []
         self.set_aside = 0
         self.service = ScheduleMessageService(
-            self.store, self.clock, undeliverable=self.count_set_aside
+            self.store, self.clock, targets=Targets(undeliverable=self.count_set_aside)
         )
         if self.saved:
             self.service.load(self.saved)
