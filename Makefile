@@ -117,7 +117,7 @@ GROUPS   := others broker messages storage console state remoting election tls
 election := tests/broker/election
 tls      := $(addprefix tests/,broker/tls remoting/tls remoting/transport/test_tls.py)
 state    := $(addprefix tests/broker/,metadata quotas replication)
-messages := $(addprefix tests/broker/,delay fastpath pull send transaction)
+messages := $(addprefix tests/broker/,commit delay pull requests send serving transaction)
 broker   := tests/broker $(addprefix --ignore=,$(election) $(state) $(messages) $(tls))
 storage  := $(addprefix tests/,engine io_backends records)
 console  := $(addprefix tests/,console public_api)
@@ -179,7 +179,7 @@ soak-threads: $(VENV)/.dev
 		$(abspath $(BIN))/python setup.py build_ext --inplace >build.log 2>&1
 	cd $(RACES) && LD_PRELOAD="$(shell gcc -print-file-name=libtsan.so)" PYTHONPATH=build/namespace:tests \
 		PYTHONMALLOC=malloc TSAN_OPTIONS="suppressions=tests/harness/thread-sanitizer.supp history_size=7" \
-		$(abspath $(BIN))/python -m pytest -s -p no:cacheprovider tests/broker/fastpath/test_lanes.py \
+		$(abspath $(BIN))/python -m pytest -s -p no:cacheprovider tests/broker/serving/test_lanes.py \
 		tests/broker/pull/test_lane_pulls.py tests/remoting/lanes tests/remoting/transport/test_tls.py
 
 bench: $(VENV)/.dev

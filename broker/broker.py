@@ -18,18 +18,18 @@ from congreve.broker.broker_conf import keyword_texts, load_config
 from congreve.broker.coalesced import Coalesced
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
 from congreve.broker.errors import BrokerError, ConfigError
-from congreve.broker.fastpath.settings import host_bytes
 from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.figures.stats import SAMPLE_INTERVAL_S
 from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.managers import Managers
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.processes.beside import Beside
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import OpenArchive, checked_archive
 from congreve.broker.reachable import unreachable
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.replication import Replication
+from congreve.broker.requests.settings import host_bytes
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.broker.tls import client_ssl, server_certificates
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem

@@ -9,8 +9,8 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.stats import BrokerStats, Totals
 from congreve.broker.managers import Managers
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.replication.state import ReplicationState
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.bodies import KVTable
 from congreve.remoting.messages.codes import VERSION

@@ -7,9 +7,9 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.service import MetricsService
 from congreve.broker.quotas.quotas import Quotas
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.watchdog import Watchdog, logged_holds
 from congreve.remoting.transport.dispatcher import Handler

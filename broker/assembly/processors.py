@@ -19,7 +19,6 @@ from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.pull.query import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
 from congreve.broker.replication.state import ReplicationState
@@ -28,6 +27,7 @@ from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.broker.send.reserved_properties import MayWrite
 from congreve.broker.send.send_back import SendBackProcessor
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.remoting.transport.dispatcher import Handler
 
 Announced = Callable[[float], Awaitable[None]]

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.base.slices cimport Slice
-from congreve.broker.send.properties cimport DeliveryWish
+from congreve.broker.requests.properties cimport DeliveryWish
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.record cimport Message
 

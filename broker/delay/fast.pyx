@@ -7,8 +7,8 @@ from libc.string cimport memset, strlen
 
 from congreve.base.slices cimport slice_of
 from congreve.broker.delay.recall_handle cimport put_recall_handle, recall_handle_room
-from congreve.broker.send.prepared cimport TOPIC_MAX
-from congreve.broker.send.properties cimport (
+from congreve.broker.requests.prepared cimport TOPIC_MAX
+from congreve.broker.requests.properties cimport (
     TARGET_MAX,
     TIME_FROM_NOW_S,
     TIME_OF_DELIVERY,

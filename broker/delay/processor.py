@@ -8,12 +8,12 @@ import numpy
 from numpy import int64
 from numpy.typing import NDArray
 
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.recalls import RECALLS_MAX, TIMED, Parked
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.errors import RefusedError
-from congreve.broker.send.checks import region_fields
-from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.requests.checks import region_fields
 from congreve.engine.file_sizes import FILLER_SIZE
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore

@@ -10,7 +10,7 @@ from congreve.broker.group.clients import CLIENT_ID_MAX, ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
-from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB
+from congreve.broker.requests.checks import SYS_FLAG_UNIT_SUB
 from congreve.records.errors import FilterSyntaxError
 from congreve.records.filter.kinds import is_on_tags
 from congreve.records.message.names import GROUP_NAME_MAX

@@ -8,11 +8,11 @@ from congreve.base.version import __version__
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.put_times import BOUNDS_US
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.exposition import Family, Kind, histogram, label_text
 from congreve.broker.quota_limits import Use
 from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.replication.state import ReplicationState
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.watchdog import Watchdog, thread_cpu_s
 from congreve.remoting.transport.guard import ConnectionGuard

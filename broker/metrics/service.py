@@ -11,7 +11,6 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.rpc_times import RpcTimes
 from congreve.broker.managers import Managers
-from congreve.broker.message_paths import MessagePaths
 from congreve.broker.metrics.clients import ASK_S, ClientReports
 from congreve.broker.metrics.exporter_names import ExporterNames
 from congreve.broker.metrics.exposition import (
@@ -28,6 +27,7 @@ from congreve.broker.metrics.own_names import OwnNames
 from congreve.broker.metrics.table_lag import TableLag
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.quotas.quotas import Quotas
+from congreve.broker.serving.message_paths import MessagePaths
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.loop.watchdog import Watchdog

@@ -27,12 +27,12 @@ from congreve.broker.pull.checks import PullChecks
 from congreve.broker.pull.disk_wait import DiskWait, UnreadablePull
 from congreve.broker.pull.lanes.pulls import SERVE_AGAIN_KIND
 from congreve.broker.pull.lanes.table import LanePullTable
+from congreve.broker.pull.lanes.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.pull.offset_moved import OffsetMovedEvents
 from congreve.broker.pull.progress import COMMITTED, POLLED, PullProgress
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.response_codes import pull_code
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
-from congreve.broker.pull.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.quotas.send_quota import BUSY_REMARK
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.gather import TagFilter

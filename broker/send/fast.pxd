@@ -2,14 +2,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.base.slices cimport Slice
 from congreve.broker.delay.fast cimport DelayPath
-from congreve.broker.fastpath.answer_buffer cimport AnswerBuffer
-from congreve.broker.fastpath.arrivals cimport Arrivals
-from congreve.broker.fastpath.stops cimport Stop
-from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
 from congreve.broker.figures.message_counts cimport MessageType
 from congreve.broker.figures.put_times cimport Answered, clear_answered
 from congreve.broker.quotas.send_quota cimport SendQuota
-from congreve.broker.send.prepared cimport PreparedSend, PreparedSends
+from congreve.broker.requests.answer_buffer cimport AnswerBuffer
+from congreve.broker.requests.arrivals cimport Arrivals
+from congreve.broker.requests.prepared cimport PreparedSend, PreparedSends
+from congreve.broker.requests.stops cimport Stop
+from congreve.broker.requests.topic_table cimport TopicEntry, TopicTable
 from congreve.broker.transaction.fast cimport TransactionPath
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.records.host cimport Host

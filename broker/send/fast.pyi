@@ -1,9 +1,9 @@
 from typing import final
 
 from congreve.broker.delay.fast import DelayPath
-from congreve.broker.fastpath.settings import FastPathSettings
-from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.quotas.send_quota import SendQuota
+from congreve.broker.requests.settings import FastPathSettings
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.engine.log.commit_log import CommitLog
 

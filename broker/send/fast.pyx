@@ -10,7 +10,16 @@ from libc.stdint cimport int32_t, uint8_t
 
 from congreve.base.slices cimport slice_of
 from congreve.broker.delay.fast cimport PARK_PYTHON, PARK_QUEUE, ParkStatus
-from congreve.broker.fastpath.answer_buffer cimport (
+from congreve.broker.figures.message_counts cimport (
+    DELAY_MESSAGE,
+    FIFO_MESSAGE,
+    NORMAL_MESSAGE,
+    TRANSACTION_MESSAGE,
+    MessageType,
+    TopicCounts,
+)
+from congreve.broker.figures.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
+from congreve.broker.requests.answer_buffer cimport (
     allocate_answers,
     has_room,
     put_busy,
@@ -18,8 +27,21 @@ from congreve.broker.fastpath.answer_buffer cimport (
     send_answer_size_max,
     set_id_host,
 )
-from congreve.broker.fastpath.arrivals cimport note_arrival
-from congreve.broker.fastpath.stops cimport (
+from congreve.broker.requests.arrivals cimport note_arrival
+from congreve.broker.requests.prepared cimport (
+    TOPIC_MAX,
+    allocate_prepared,
+    is_full,
+    put_topic,
+)
+from congreve.broker.requests.properties cimport (
+    SEND_BATCH,
+    SEND_HALF,
+    SEND_SINGLE,
+    stored_properties,
+)
+from congreve.broker.requests.send_message cimport fill_message
+from congreve.broker.requests.stops cimport (
     STOP_ALONE,
     STOP_PYTHON,
     STOP_FULL,
@@ -31,28 +53,6 @@ from congreve.broker.fastpath.stops cimport (
     STOP_QUEUE_ROOM,
     STOP_SEGMENT,
 )
-from congreve.broker.figures.message_counts cimport (
-    DELAY_MESSAGE,
-    FIFO_MESSAGE,
-    NORMAL_MESSAGE,
-    TRANSACTION_MESSAGE,
-    MessageType,
-    TopicCounts,
-)
-from congreve.broker.figures.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
-from congreve.broker.send.prepared cimport (
-    TOPIC_MAX,
-    allocate_prepared,
-    is_full,
-    put_topic,
-)
-from congreve.broker.send.properties cimport (
-    SEND_BATCH,
-    SEND_HALF,
-    SEND_SINGLE,
-    stored_properties,
-)
-from congreve.broker.send.send_message cimport fill_message
 from congreve.engine.log.commit_log cimport (
     APPEND_NEXT_SEGMENT,
     APPEND_OK,

@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from congreve.base.clock import Clock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.checks import (
+from congreve.broker.requests.checks import (
     SendChecks,
     put_code,
     read_send_header,
     region_fields,
 )
-from congreve.broker.send.group_commit import GroupCommit
-from congreve.broker.send.new_queues import put_in_turn
+from congreve.broker.requests.new_queues import put_in_turn
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.broker.send.sent_puts import SentPuts
 from congreve.broker.send.sent_records import SentRecords

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Mapping
 
 from congreve.base.clock import Clock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.checks import SendChecks, read_send_header, region_fields
-from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.requests.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutStatus

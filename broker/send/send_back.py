@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from congreve.broker.after_repair import after_repair
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import PERM_WRITE, BrokerConfig
 from congreve.broker.delay.parking import park_for_level
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import retries_fault
-from congreve.broker.send.checks import SYS_FLAG_UNIT_SUB, attempts_of
-from congreve.broker.send.group_commit import GroupCommit
-from congreve.broker.send.new_queues import put_in_turn
+from congreve.broker.requests.checks import SYS_FLAG_UNIT_SUB, attempts_of
+from congreve.broker.requests.new_queues import put_in_turn
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore

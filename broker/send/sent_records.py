@@ -6,7 +6,7 @@ from collections.abc import Callable
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.checks import attempts_of
+from congreve.broker.requests.checks import attempts_of
 from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.engine.config import StoreConfig

@@ -6,12 +6,12 @@ from functools import partial
 
 from congreve.base.clock import Clock
 from congreve.broker.after_repair import after_repair
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.message_counts import TopicCounts
-from congreve.broker.send.checks import put_code
-from congreve.broker.send.group_commit import GroupCommit
-from congreve.broker.send.new_queues import put_in_turn
+from congreve.broker.requests.checks import put_code
+from congreve.broker.requests.new_queues import put_in_turn
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.results import PutResult, PutStatus
 from congreve.engine.store import MessageStore

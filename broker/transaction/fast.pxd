@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.base.slices cimport Slice
-from congreve.broker.fastpath.topic_table cimport TopicEntry, TopicTable
+from congreve.broker.requests.topic_table cimport TopicEntry, TopicTable
 from congreve.broker.transaction.window cimport HalfWindow
 from congreve.engine.log.commit_log cimport Appended, CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue

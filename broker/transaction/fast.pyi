@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.transaction.window import HalfWindow
 from congreve.engine.store import MessageStore
 

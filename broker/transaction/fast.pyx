@@ -5,7 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset, strlen
 
-from congreve.broker.send.properties cimport TARGET_MAX, put_target
+from congreve.broker.requests.properties cimport TARGET_MAX, put_target
 from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.layout cimport (
     BLANK_MIN,

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from congreve.base.clock import Clock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
-from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.figures.message_counts import TopicCounts
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
-from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.transaction.check import TransactionCheckService
 from congreve.broker.transaction.end import EndTransactionProcessor
 from congreve.broker.transaction.fast import TransactionPath

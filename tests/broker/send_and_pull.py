@@ -3,6 +3,7 @@
 from unittest.mock import AsyncMock
 
 from congreve.base.clock import ManualClock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.figures.message_counts import TopicCounts
@@ -12,7 +13,6 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable
-from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.send.send_back import SendBackProcessor
 from congreve.broker.transaction.service import TransactionService

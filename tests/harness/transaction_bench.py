@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import AsyncMock
 
 from congreve.base.clock import ManualClock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.figures.message_counts import TopicCounts
@@ -13,7 +14,6 @@ from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.producers import ProducerManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
-from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.processor import SendMessageProcessor
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.config import StoreConfig

@@ -11,7 +11,7 @@ from typing import Any, cast
 from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Accounts
 from congreve.broker.replication.login import Challenge, HaLogin
-from congreve.broker.send import properties
+from congreve.broker.requests import properties
 from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.client.compression import CompressionType, compress, decompress
 from congreve.client.message import MessageQueue
@@ -167,7 +167,7 @@ def _sends() -> Iterator[Parser]:
         stored = partial(properties.stored, batch=batch, half=not batch)
         yield Parser(
             f"properties of a send, batch {batch}",
-            ("broker/send/properties.pyx",),
+            ("broker/requests/properties.pyx",),
             stored,
             [b"TAGS\1a\2KEYS\1k\2", b"DELAY\0013\2TRAN_MSG\1true\2"],
         )

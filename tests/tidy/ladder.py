@@ -127,12 +127,15 @@ _ROOMS = {
         config_parts
         config
         broker_conf metadata processes quotas reachable tls
-        figures group
+        figures
+        requests
+        commit group
         accounts delay
         transaction
-        send pull pull.lanes
-        fastpath
-        managers message_paths
+        send pull.lanes
+        pull
+        managers
+        serving
         replication
         admin metrics registration
         assembly

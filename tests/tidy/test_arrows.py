@@ -20,22 +20,6 @@ PUBLIC_API = frozenset({"congreve.name_server", "congreve.node", "congreve.store
 WRITE_SIDE = frozenset(
     {"congreve.engine.store", "congreve.engine.log.commit_log", "congreve.engine.retention"}
 )
-# Imports against the order: of the broker's second server, which will go.
-BACKWARD: dict[str, frozenset[tuple[str, str]]] = {
-    "broker": frozenset(
-        {
-            ("delay", "send"),
-            ("figures", "pull"),
-            ("group", "send"),
-            ("pull", "pull.lanes"),
-            ("send", "fastpath"),
-            ("transaction", "fastpath"),
-            ("transaction", "send"),
-        }
-    ),
-}
-
-
 def sources(folder: str) -> Iterator[Path]:
     for pattern in ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.pxi"):
         yield from sorted((ROOT / folder).rglob(pattern))
@@ -77,7 +61,6 @@ def test_a_room_imports_only_rooms_before_it(package: str) -> None:
         for room, targets in found.items()
         for target, examples in targets.items()
         if places.get(target, len(order)) > places[room]
-        if (room, target) not in BACKWARD.get(package, ())
         for example in examples
     ]
     assert not wrong, wrong

@@ -2,7 +2,7 @@ from typing import final
 
 from congreve.broker.pull.lanes.polling import LanePolling
 from congreve.broker.pull.lanes.table import LanePullTable
-from congreve.broker.pull.validated_pull import ValidatedPulls
+from congreve.broker.pull.lanes.validated_pull import ValidatedPulls
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.engine.store import MessageStore
 

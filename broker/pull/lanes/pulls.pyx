@@ -32,7 +32,7 @@ from congreve.broker.pull.lanes.polling cimport (
     WaitingPull,
     free_pull,
 )
-from congreve.broker.pull.validated_pull cimport (
+from congreve.broker.pull.lanes.validated_pull cimport (
     COMMIT_OFFSET,
     SUSPEND,
     ValidatedPull,
@@ -41,9 +41,10 @@ from congreve.broker.pull.validated_pull cimport (
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
 from congreve.broker.quotas.send_quota cimport busy_remark
-from congreve.engine.queue.queue_files cimport Mapping
 from congreve.engine.format cimport CQ_ENTRY
+from congreve.engine.log.watch cimport watch_queue
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
+from congreve.engine.queue.queue_files cimport Mapping
 from congreve.engine.read.gather cimport (
     GET_COLD,
     GET_DAMAGED,
@@ -54,7 +55,6 @@ from congreve.engine.read.gather cimport (
     FilePart,
     Gather,
 )
-from congreve.engine.log.watch cimport watch_queue
 from congreve.remoting.transport.zero_copy cimport send_file, send_head
 from congreve.remoting.wire.answers cimport (
     PULL_REMARK_MAX,

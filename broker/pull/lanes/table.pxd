@@ -2,7 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
-from congreve.broker.pull.validated_pull cimport KEY_MAX, ValidatedPulls
+from congreve.broker.pull.lanes.validated_pull cimport KEY_MAX, ValidatedPulls
 from congreve.engine.queue.queue_files cimport Mapping
 from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport PullHeader

@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.pull.validated_pull import ValidatedPulls
+from congreve.broker.pull.lanes.validated_pull import ValidatedPulls
 
 @final
 class LanePullTable:

@@ -20,7 +20,7 @@ from congreve.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from congreve.broker.pull.validated_pull cimport ValidatedPull, put_key
+from congreve.broker.pull.lanes.validated_pull cimport ValidatedPull, put_key
 from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 256

@@ -1,6 +1,6 @@
 """The answer to a send of a timed message has the handle that takes it back, as in RocketMQ 5.
 
-tests/broker/fastpath/test_generated_requests.py compares the answers of compiled code with
+tests/broker/serving/test_generated_requests.py compares the answers of compiled code with
 those of the handler.
 """
 

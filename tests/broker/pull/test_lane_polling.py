@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from broker.fastpath.test_fastpath import config_of
-from broker.fastpath.test_lanes import create, running, send
+from broker.serving.test_fastpath import config_of
+from broker.serving.test_lanes import create, running, send
 from harness.wire import Answer, Wire, record_bodies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from broker.fastpath.test_fastpath import CREATE, config_of
-from broker.fastpath.test_lanes import create, running, send
+from broker.serving.test_fastpath import CREATE, config_of
+from broker.serving.test_lanes import create, running, send
 from harness.wire import Answer, Wire, heartbeat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ from congreve.records.message.message import Record
 from congreve.records.message.property_codec import decode_properties, encode_properties
 from congreve.remoting.messages.command import RemotingCommand
 
-from ..fastpath.test_fastpath import batch_body
 from ..send_and_pull import Bench, text
+from ..serving.test_fastpath import batch_body
 
 FORBIDDEN = [
     {"DELAY": "3"},

@@ -7,11 +7,11 @@ import pytest
 
 from congreve.base.clock import ManualClock
 from congreve.base.steps import at_once
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.group_commit import GroupCommit
 from congreve.broker.send.reply import ReplyMessageProcessor
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore

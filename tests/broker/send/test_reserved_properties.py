@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.broker import Broker
-from congreve.broker.send.properties import stored
+from congreve.broker.requests.properties import stored
 from congreve.records.batches.batch_body import is_ordinary
 from congreve.records.message.message import Record
 from congreve.records.message.properties import NAMES, SET_BY_BROKERS, SET_IN_COPIES
@@ -15,9 +15,9 @@ from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record
 from congreve.remoting.messages.headers import SendMessageRequestHeaderV2
 
-from ..fastpath.test_fastpath import batch_body
 from ..guarded import guarded
 from ..send_and_pull import Bench, text
+from ..serving.test_fastpath import batch_body
 from ..tool import Tool
 
 FORGED = dict.fromkeys(sorted(SET_BY_BROKERS), "7") | {"RETRY_TOPIC": "U"}

@@ -18,8 +18,8 @@ from congreve.remoting.messages.codes import SerializeType
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
-from ..fastpath.test_fastpath import CREATE, SHORT, Ports, config_of
-from ..fastpath.test_lanes import create, running
+from ..serving.test_fastpath import CREATE, SHORT, Ports, config_of
+from ..serving.test_lanes import create, running
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 PLAIN = "UNIQ_KEY\x01u\x02TAGS\x01a\x02WAIT\x01true\x02TRAN_MSG\x01true\x02PGROUP\x01P"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.broker.fastpath.topic_table import TopicTable
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.engine.log.append_lock import AppendLock
 
 names = st.text(alphabet="abcT_%", min_size=1, max_size=20)

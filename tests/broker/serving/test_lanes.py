@@ -12,7 +12,7 @@ from itertools import chain, cycle
 from pathlib import Path
 
 import pytest
-from broker.fastpath.test_fastpath import CREATE, SHORT, config_of
+from broker.serving.test_fastpath import CREATE, SHORT, config_of
 from harness.wire import SEND_MESSAGE_V2, Wire, record_bodies
 
 from congreve.broker.broker import Broker

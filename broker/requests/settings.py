@@ -4,9 +4,9 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from congreve.broker.config import BrokerConfig
-from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.broker.send.checks import region_fields
+from congreve.broker.requests.checks import region_fields
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.records.message.properties import CLUSTER
 from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.bodies import TopicConfig

@@ -1,7 +1,7 @@
 from typing import final
 
-from congreve.broker.fastpath.fastpath import FastPath
 from congreve.broker.pull.lanes.pulls import LanePulls
+from congreve.broker.serving.fastpath import FastPath
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset
 from congreve.engine.store import MessageStore

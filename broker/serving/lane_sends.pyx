@@ -12,10 +12,12 @@ from libc.string cimport memcpy
 from congreve.base.atomic cimport load_acquire_bits
 from congreve.base.clock cimport monotonic_ns
 from congreve.base.slices cimport Slice
-from congreve.broker.fastpath.answer_buffer cimport grow_answers
-from congreve.broker.fastpath.arrivals cimport ARRIVALS_MAX, Arrivals
-from congreve.broker.fastpath.fastpath cimport UNKNOWN_CODE
-from congreve.broker.fastpath.stops cimport (
+from congreve.broker.commit.lane_commit cimport HOLD, LaneCommit
+from congreve.broker.pull.lanes.pulls cimport SERVE_AGAIN
+from congreve.broker.quotas.send_quota cimport REST_MS
+from congreve.broker.requests.answer_buffer cimport grow_answers
+from congreve.broker.requests.arrivals cimport ARRIVALS_MAX, Arrivals
+from congreve.broker.requests.stops cimport (
     STOP_PYTHON,
     STOP_DONE,
     STOP_NOTIFY,
@@ -26,9 +28,7 @@ from congreve.broker.fastpath.stops cimport (
     STOP_QUEUE_ROOM,
     STOP_UNFRAMEABLE,
 )
-from congreve.broker.quotas.send_quota cimport REST_MS
-from congreve.broker.pull.lanes.pulls cimport SERVE_AGAIN
-from congreve.broker.send.lane_commit cimport HOLD, LaneCommit
+from congreve.broker.serving.fastpath cimport UNKNOWN_CODE
 from congreve.engine.log.watch cimport remove_watchers
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset

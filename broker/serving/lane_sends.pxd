@@ -1,10 +1,10 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from congreve.broker.fastpath.fastpath cimport FastPath
-from congreve.broker.fastpath.stops cimport Stop
+from congreve.broker.commit.lane_commit cimport LaneCommit
 from congreve.broker.pull.lanes.pulls cimport LanePulls
+from congreve.broker.requests.stops cimport Stop
 from congreve.broker.send.fast cimport SendPath
-from congreve.broker.send.lane_commit cimport LaneCommit
+from congreve.broker.serving.fastpath cimport FastPath
 from congreve.engine.index.index cimport KeyIndex
 from congreve.remoting.lanes.connections cimport LaneConnection
 from congreve.remoting.lanes.lane cimport Lane, LaneSink

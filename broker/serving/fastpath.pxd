@@ -3,9 +3,9 @@ from libc.stdint cimport int64_t, uint8_t
 from congreve.base.clock cimport monotonic_ns
 from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
-from congreve.broker.fastpath.stops cimport Stop
-from congreve.broker.fastpath.topic_table cimport TopicTable
 from congreve.broker.figures.put_times cimport PutTimes, Stages, begin_stages
+from congreve.broker.requests.stops cimport Stop
+from congreve.broker.requests.topic_table cimport TopicTable
 from congreve.broker.send.fast cimport SendPath
 from congreve.broker.transaction.fast cimport TransactionPath
 from congreve.engine.log.commit_log cimport CommitLog

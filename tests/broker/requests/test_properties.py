@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.broker.send.properties import stored
+from congreve.broker.requests.properties import stored
 from congreve.records.message.property_codec import decode_properties
 from congreve.records.record import string_hash
 

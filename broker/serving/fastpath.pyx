@@ -12,9 +12,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.accounts.account_table cimport AccountTable
 from congreve.broker.delay.fast cimport DelayPath
-from congreve.broker.fastpath.answer_buffer cimport has_room, put_success
-from congreve.broker.fastpath.arrivals cimport note_arrival
-from congreve.broker.fastpath.stops cimport (
+from congreve.broker.figures.message_counts cimport TopicCounts
+from congreve.broker.figures.put_times cimport RPC_END
+from congreve.broker.quotas.send_quota cimport SendQuota
+from congreve.broker.requests.answer_buffer cimport has_room, put_success
+from congreve.broker.requests.arrivals cimport note_arrival
+from congreve.broker.requests.prepared cimport clear_prepared
+from congreve.broker.requests.stops cimport (
     STOP_ALONE,
     STOP_PYTHON,
     STOP_DONE,
@@ -28,12 +32,8 @@ from congreve.broker.fastpath.stops cimport (
     STOP_SEGMENT,
     STOP_UNFRAMEABLE,
 )
-from congreve.broker.fastpath.topic_table cimport TopicTable
-from congreve.broker.figures.message_counts cimport TopicCounts
-from congreve.broker.figures.put_times cimport RPC_END
-from congreve.broker.quotas.send_quota cimport SendQuota
+from congreve.broker.requests.topic_table cimport TopicTable
 from congreve.broker.send.fast cimport SendPath
-from congreve.broker.send.prepared cimport clear_prepared
 from congreve.broker.transaction.fast cimport (
     END_DONE,
     END_QUEUE,

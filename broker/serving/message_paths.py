@@ -6,18 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from congreve.broker.accounts.access_control import AccessControl
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
-from congreve.broker.fastpath.fastpath import FastPath
-from congreve.broker.fastpath.lane_sends import (
-    APPENDED_KIND,
-    ARRIVED_KIND,
-    PULL_ENDED_KIND,
-    PULL_UNREADABLE_KIND,
-    LaneSends,
-    queues_of,
-)
-from congreve.broker.fastpath.settings import fast_path_settings, follow_topics
-from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.figures.rpc_times import RpcTimes
 from congreve.broker.figures.slow_requests import SlowRequests
@@ -30,7 +20,17 @@ from congreve.broker.pull.progress import FLAG_BITS, POLLED
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import SendQuota
-from congreve.broker.send.group_commit import GroupCommit
+from congreve.broker.requests.settings import fast_path_settings, follow_topics
+from congreve.broker.requests.topic_table import TopicTable
+from congreve.broker.serving.fastpath import FastPath
+from congreve.broker.serving.lane_sends import (
+    APPENDED_KIND,
+    ARRIVED_KIND,
+    PULL_ENDED_KIND,
+    PULL_UNREADABLE_KIND,
+    LaneSends,
+    queues_of,
+)
 from congreve.engine.log.watch import take_watchers
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.replication.confirm_offset import ConfirmOffset

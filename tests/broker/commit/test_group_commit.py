@@ -1,7 +1,7 @@
 """No send succeeds before its message is on disk."""
 
-from congreve.broker.send.checks import put_code
-from congreve.broker.send.recode import recode
+from congreve.broker.commit.recode import recode
+from congreve.broker.requests.checks import put_code
 from congreve.engine.results import PutStatus
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -2,10 +2,10 @@ from typing import final
 
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.delay.fast import DelayPath
-from congreve.broker.fastpath.settings import FastPathSettings
-from congreve.broker.fastpath.topic_table import TopicTable
 from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.quotas.send_quota import SendQuota
+from congreve.broker.requests.settings import FastPathSettings
+from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.send.fast import SendPath
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.engine.store import MessageStore

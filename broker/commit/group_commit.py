@@ -8,10 +8,10 @@ import os
 import struct
 import time
 
+from congreve.broker.commit.lane_commit import HOLD_KIND, NO_SLAVE, SLAVE_LATE
+from congreve.broker.commit.recode import recode
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_times import requests_of
-from congreve.broker.send.lane_commit import HOLD_KIND, NO_SLAVE, SLAVE_LATE
-from congreve.broker.send.recode import recode
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

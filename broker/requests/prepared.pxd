@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
 from congreve.base.slices cimport Slice
-from congreve.broker.send.properties cimport DeliveryWish, SendKind
+from congreve.broker.requests.properties cimport DeliveryWish, SendKind
 from congreve.engine.log.commit_log cimport Appended
 from congreve.records.byte_table cimport Key, key_of
 from congreve.records.layout cimport PROPERTIES_MAX

@@ -9,8 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from broker.fastpath.test_fastpath import SHORT, config_of
-from broker.fastpath.test_lanes import create, running
+from broker.serving.test_fastpath import SHORT, config_of
+from broker.serving.test_lanes import create, running
 from harness.wire import SEND_MESSAGE_V2, Wire
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,0 +1,1 @@
+"""Answers that wait for the disk and for slaves (RocketMQ: GroupCommitService)."""

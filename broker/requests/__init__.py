@@ -1,0 +1,1 @@
+"""What sends, pulls, delays and transactions share: checks, properties, topics, answers."""

@@ -1,0 +1,1 @@
+"""The roof of all compiled paths: what a lane does with the frames of a chunk."""
