@@ -8,49 +8,32 @@ from pathlib import Path
 from typing import Self
 
 from congreve.base.clock import Clock
-from congreve.base.steps import freed
-from congreve.broker.accounts.requests import NOT_ON_VIP
 from congreve.broker.admin.runtime_info import RuntimeInfo, runtime_info_of
 from congreve.broker.assembly.access import Access
+from congreve.broker.assembly.housekeeping import Housekeeping
 from congreve.broker.assembly.monitors import Monitors
+from congreve.broker.assembly.ports import Ports
 from congreve.broker.assembly.processors import all_handlers
 from congreve.broker.broker_conf import keyword_texts, load_config
 from congreve.broker.coalesced import Coalesced
-from congreve.broker.config import VIP_DISTANCE, BrokerConfig
+from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError, ConfigError
-from congreve.broker.figures.message_counts import TopicCounts
-from congreve.broker.figures.stats import SAMPLE_INTERVAL_S
-from congreve.broker.listeners import check_ports, with_ports
 from congreve.broker.managers import Managers
 from congreve.broker.processes.beside import Beside
-from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import OpenArchive, checked_archive
 from congreve.broker.reachable import unreachable
 from congreve.broker.registration import NameServerRegistration
 from congreve.broker.replication.replication import Replication
-from congreve.broker.requests.settings import host_bytes
 from congreve.broker.serving.message_paths import MessagePaths
-from congreve.broker.tls import client_ssl, server_certificates
+from congreve.broker.tls import client_ssl
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.engine.store import Backend, MessageStore
 from congreve.remoting.loop.background import to_thread_whole
 from congreve.remoting.loop.loop_thread import Lifecycle
-from congreve.remoting.loop.periodic import Periodic
-from congreve.remoting.messages.addresses import host_port
-from congreve.remoting.messages.listeners import parse_addresses
-from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-from congreve.remoting.transport.guard import ConnectionGuard
-from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
 logger = logging.getLogger(__name__)
-
-HOUSEKEEPING_S = 10
-FOLD_S = 1
-"""How old topics.json and subscriptionGroup.json may be beside their journals, in seconds."""
-_VIP = "VIP port"
-"""The name of its listener, which no listener of broker.conf can have."""
 
 
 class Broker(Lifecycle):
@@ -91,22 +74,21 @@ class Broker(Lifecycle):
             backend=backend,
             files=files,
             on_arrival=self._arrived,
-            exported_topics=parts_of(self.config.lake.topics) if archive else None,
+            exported_topics=self._beside.exported_topics if archive else None,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
-        self._guard = ConnectionGuard(self.config.limits.shared)
+        self._ports = Ports(self.config, self.managers)
         self._access = Access(
             self.config,
             self._config_path,
             self.store,
             self._clock,
-            self._guard.peer_log,
+            self._ports.guard.peer_log,
             self._accounts_changed,
         )
         if self._access.control is not None:
             self.managers.members.producers.may_check = self._access.control.may_check
         sign, own_ssl = self._access.sign, client_ssl(self.config)
-        self._certificates = server_certificates(self.config)
         make = self._check_mode() if replication is None else replication
         self.replication = make(
             self.config, self.managers, self._arrived, sign, own_ssl, self._access.ha_login()
@@ -121,15 +103,13 @@ class Broker(Lifecycle):
             note_master=self.replication.note_master,
         )
         self._paths: MessagePaths | None = None
-        self._server: RemotingServer | None = None
-        self._monitors = Monitors(self.config, self.managers, self._guard, self._access.quotas)
+        self._monitors = Monitors(
+            self.config, self.managers, self._ports.guard, self._access.quotas
+        )
         self._started = False
-        self._replaced: list[ConsumeQueue | TopicCounts] = []
+        self._housekeeping = Housekeeping(self.config, self.managers, self._ports)
         self._periodic = (
-            Periodic(HOUSEKEEPING_S, self._housekeep),
-            Periodic(SAMPLE_INTERVAL_S, self._sample),
-            Periodic(self.config.flush_consumer_offset_interval / 1000, self.managers.save_offsets),
-            Periodic(FOLD_S, self.managers.files.fold),
+            *self._housekeeping.periodic(),
             *self._access.periodic(),
             *self._monitors.periodic(),
         )
@@ -162,8 +142,7 @@ class Broker(Lifecycle):
         """Open the store, listen and register; when a step fails, undo all of them."""
         if self._started:
             raise BrokerError("a broker can start only once: create a new Broker with its config")
-        _, port = self.config.store_host  # raises ConfigError for a bad address
-        check_ports(self.config.bind_address, (port, port - VIP_DISTANCE) if port else ())
+        self._ports.check()
         self._beside.check()
         self._started = True
         self.store.on_shown = Coalesced(self._shown)
@@ -178,7 +157,7 @@ class Broker(Lifecycle):
             await self.managers.load()
             self.managers.stats.sample()
             self._access.compile()
-            self._paths = MessagePaths(
+            self._paths = self._housekeeping.paths = MessagePaths(
                 self.managers,
                 self._arrived,
                 self._access.quotas.table,
@@ -189,8 +168,9 @@ class Broker(Lifecycle):
                 slow=self._monitors.slow,
             )
             state = self.replication.state
-            runtime_info = runtime_info_of(self.managers, self._paths, self._guard, state)
-            await self._listen(self._paths, runtime_info)
+            runtime_info = runtime_info_of(self.managers, self._paths, self._ports.guard, state)
+            handlers = self._handlers(self._paths, runtime_info)
+            await self._ports.listen(self._paths, handlers, compiled=self._access.is_compiled)
             await self.replication.start()
             await self._registration.start()
             for periodic in self._periodic:
@@ -212,9 +192,7 @@ class Broker(Lifecycle):
             periodic.stop()
         self._beside.end()
         await self._registration.stop()
-        if self._server is not None:
-            await self._server.stop(None if self._paths is None else self._paths.dismiss_pulls)
-            self._server = None
+        await self._ports.stop()
         await self.replication.stop()
         await self.managers.stop()
         await self._beside.stop()
@@ -243,40 +221,6 @@ class Broker(Lifecycle):
             )
         return Replication
 
-    async def _listen(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
-        config = self.config
-        handlers = self._handlers(paths, runtime_info)
-        listeners = {
-            name: host_port(address) for name, address in parse_addresses(config.listeners).items()
-        }
-        if config.listen_port:
-            paths.leave_to_handlers(1 + len(listeners))
-            listeners[_VIP] = config.bind_address, config.listen_port - VIP_DISTANCE
-        if not self._access.is_compiled:
-            paths.leave_to_handlers(*range(1 + len(listeners)))
-        vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        self._server = RemotingServer(
-            handlers,
-            host=config.bind_address,
-            port=config.listen_port,
-            listeners=listeners,
-            handlers_of={_VIP: vip},
-            lane_sinks=paths.lanes,
-            lane_entry=paths.lane_entry,
-            limits=ServerLimits(
-                idle_timeout_s=config.server_channel_max_idle_time_seconds,
-                poll_s=config.poll_micros_after_request / 1e6,
-            ),
-            guard=self._guard,
-            on_close=self._connection_closed,
-            certificates=self._certificates,
-        )
-        await self._server.start()
-        config.advertised_listeners = with_ports(config.advertised, self._server.ports)
-        if config.listen_port == 0:
-            config.listen_port = self._server.port
-            paths.set_store_host(host_bytes(config.store_host))
-
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
         if self._paths is not None:
@@ -286,9 +230,6 @@ class Broker(Lifecycle):
         self.managers.delayed.shown()
         if self._paths is not None:
             self._paths.show_more()
-
-    def _connection_closed(self, connection: Connection) -> None:
-        self.managers.members.connection_closed(connection)
 
     async def _config_changed(self, keys: set[str]) -> None:
         self.managers.transactions.config_changed()
@@ -307,19 +248,6 @@ class Broker(Lifecycle):
         assert self._access.control is not None, "accounts change with access control"
         if self._paths is not None:
             self._paths.recheck_pulls()
-
-    async def _housekeep(self) -> None:
-        await self.managers.pieces.run(self.managers.members.locks.expiry_steps())
-        if self._paths is not None:
-            # Kept here, because the broker may stop while a lane still uses one of them.
-            self._replaced.extend(self._paths.topics.take_retired())
-            if self._replaced and self._server is not None:
-                await self._server.lanes_passed()
-            await self.managers.pieces.run(freed(self._replaced))
-        await self.managers.members.close_silent()
-
-    async def _sample(self) -> None:
-        await self.managers.pieces.run(self.managers.stats.sample_steps())
 
 
 def _own(config: BrokerConfig) -> BrokerConfig:

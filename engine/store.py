@@ -24,7 +24,6 @@ from congreve.engine.recovery.repair_thread import RepairThread
 from congreve.engine.results import StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks
-from congreve.engine.state.sizes import SizesFile
 from congreve.engine.state.store_folder import StoreFolder
 from congreve.engine.table_retention import TableRetention
 from congreve.engine.writable_store import WritableStore
@@ -149,10 +148,9 @@ class MessageStore(WritableStore):
         clean = self.found_clean and cut_at is None
         self._folder.acquire_log(self.queues)
         self.identity = self._folder.identify()
-        sizes = SizesFile(self.config.own_dir, files=self.files)
-        sizes.check(self.config)
+        self._folder.sizes.check(self.config)
         self.log.load()
-        sizes.keep(self.config)
+        self._folder.sizes.keep(self.config)
         known = self._checkpointer.load()
         if known is None:
             self.queues.load()

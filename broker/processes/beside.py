@@ -4,7 +4,7 @@ import asyncio
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.processes.console_process import console_process
-from congreve.broker.processes.lake_process import lake_process
+from congreve.broker.processes.lake_process import lake_process, parts_of
 from congreve.broker.processes.side_process import SideProcess
 
 
@@ -19,6 +19,11 @@ class Beside:
         self.lake = lake_process(config)
         """The export of tables; None without lakeTopics."""
         self._processes: list[SideProcess] = []
+
+    @property
+    def exported_topics(self) -> list[str]:
+        """The topics of lakeTopics."""
+        return parts_of(self._config.lake.topics)
 
     def check(self) -> None:
         """Raises ConfigError for settings of `consolePort` that cannot be."""

@@ -11,7 +11,7 @@ from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.state.identity import IDENTITY_FILE, IdentityFile
 from congreve.engine.state.lock import FolderLock, StoreLock
 from congreve.engine.state.part_owners import PartOwners
-from congreve.engine.state.sizes import SIZES_FILE
+from congreve.engine.state.sizes import SIZES_FILE, SizesFile
 from congreve.io_backends.files.file_system import DISK, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ class StoreFolder:
         self._files = files
         self.parts = PartOwners(config, files)
         """Whose the parts are that lie outside the root."""
+        self.sizes = SizesFile(config.own_dir, files=files)
+        """With which sizes its files were made."""
         self._lock = StoreLock(config.lock_path, files)
         self._log_lock = FolderLock(config.commit_log_dir, files)
 

@@ -1,0 +1,92 @@
+"""The ports on which a broker serves clients."""
+
+from collections.abc import Mapping
+
+from congreve.broker.accounts.requests import NOT_ON_VIP
+from congreve.broker.config import VIP_DISTANCE, BrokerConfig
+from congreve.broker.listeners import check_ports, with_ports
+from congreve.broker.managers import Managers
+from congreve.broker.requests.settings import host_bytes
+from congreve.broker.serving.message_paths import MessagePaths
+from congreve.broker.tls import server_certificates
+from congreve.remoting.messages.addresses import host_port
+from congreve.remoting.messages.listeners import parse_addresses
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
+from congreve.remoting.transport.guard import ConnectionGuard
+from congreve.remoting.transport.server import RemotingServer, ServerLimits
+
+_VIP = "VIP port"
+"""The name of its listener, which no listener of broker.conf can have."""
+
+
+class Ports:
+    """The broker's port, its VIP port and its listeners, which share lanes and limits.
+
+    (RocketMQ: remotingServer and fastRemotingServer of BrokerController.)
+    """
+
+    def __init__(self, config: BrokerConfig, managers: Managers) -> None:
+        self._config = config
+        self._managers = managers
+        self.guard = ConnectionGuard(config.limits.shared)
+        """The limits of all connections."""
+        self.certificates = server_certificates(config)
+        self.server: RemotingServer | None = None
+        self._paths: MessagePaths | None = None
+
+    def check(self) -> None:
+        """Raises ConfigError for an address, BrokerError for ports that cannot be listened on."""
+        _, port = self._config.store_host
+        check_ports(self._config.bind_address, (port, port - VIP_DISTANCE) if port else ())
+
+    async def listen(
+        self, paths: MessagePaths, handlers: Mapping[int, Handler], *, compiled: bool
+    ) -> None:
+        """Serve; without `compiled`, all frames go to the handlers. Raises RemotingError."""
+        config = self._config
+        self._paths = paths
+        listeners = {
+            name: host_port(address) for name, address in parse_addresses(config.listeners).items()
+        }
+        if config.listen_port:
+            paths.leave_to_handlers(1 + len(listeners))
+            listeners[_VIP] = config.bind_address, config.listen_port - VIP_DISTANCE
+        if not compiled:
+            paths.leave_to_handlers(*range(1 + len(listeners)))
+        vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
+        self.server = RemotingServer(
+            handlers,
+            host=config.bind_address,
+            port=config.listen_port,
+            listeners=listeners,
+            handlers_of={_VIP: vip},
+            lane_sinks=paths.lanes,
+            lane_entry=paths.lane_entry,
+            limits=ServerLimits(
+                idle_timeout_s=config.server_channel_max_idle_time_seconds,
+                poll_s=config.poll_micros_after_request / 1e6,
+            ),
+            guard=self.guard,
+            on_close=self._connection_closed,
+            certificates=self.certificates,
+        )
+        await self.server.start()
+        config.advertised_listeners = with_ports(config.advertised, self.server.ports)
+        if config.listen_port == 0:
+            config.listen_port = self.server.port
+            paths.set_store_host(host_bytes(config.store_host))
+
+    async def lanes_passed(self) -> None:
+        """Wait until every lane has finished what it was doing."""
+        if self.server is not None:
+            await self.server.lanes_passed()
+
+    async def stop(self) -> None:
+        """Answer the pulls that wait, and close all connections. Idempotent."""
+        if self.server is not None and self._paths is not None:
+            await self.server.stop(self._paths.dismiss_pulls)
+            self.server = None
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._managers.members.connection_closed(connection)
