@@ -90,10 +90,10 @@ def open_source(options: Options) -> Source:
     """Open the source that the options name. Raises OptionError when it cannot be opened."""
     # Imported here because a task on files needs no client, and one on brokers no engine.
     if options.store_path is not None:
-        from congreve.spark.store_source import StoreSource
+        from congreve.spark.sources.store_source import StoreSource
 
         return StoreSource(options)
-    from congreve.spark.cluster_source import ClusterSource
+    from congreve.spark.sources.cluster_source import ClusterSource
 
     return ClusterSource(options)
 

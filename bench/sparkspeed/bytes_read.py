@@ -5,7 +5,7 @@ from pathlib import Path
 from congreve.spark.batch import BatchReader
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
-from congreve.spark.store_source import StoreSource
+from congreve.spark.sources.store_source import StoreSource
 
 
 def bytes_read(root: Path, topic: str, options: dict[str, str]) -> int:

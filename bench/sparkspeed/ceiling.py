@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from congreve.spark.batch import BatchReader
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
-from congreve.spark.store_source import StoreSource
+from congreve.spark.sources.store_source import StoreSource
 from sparkspeed.store import QUEUES
 
 

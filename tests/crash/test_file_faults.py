@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutStatus

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 from harness.wire import SEND_MESSAGE_V2, Wire, send_fields
 
 from congreve.broker.broker import Broker

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness.killed_store import copy_running
+from harness.stores.killed_store import copy_running
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.read.reader import GetStatus

@@ -20,7 +20,7 @@ from harness.numbered_messages import NumberedMessages, number_of
 from harness.replication.elected_processes import ElectedProcesses
 from harness.replication.replicas import SETTINGS, await_equal_logs
 from harness.servers import BrokerServer
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.client import ConsumeFrom, PushConsumer
 from congreve.engine.store import MessageStore

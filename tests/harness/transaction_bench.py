@@ -27,7 +27,7 @@ from congreve.remoting.messages.headers import (
     EndTransactionRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from harness.killed_store import copy_running
+from harness.stores.killed_store import copy_running
 
 BORN = 1_700_000_000_000
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 

@@ -84,8 +84,8 @@ ELSEWHERE: dict[str, str] = {
     "remoting/transport/connection.py": _HANDS_ON,
     "remoting/transport/read_buffer.py": _HANDS_ON,
     "spark/batch.py": _HANDS_ON,
-    "spark/key_index.py": _BYTES_OF_STORE,
+    "spark/sources/key_index.py": _BYTES_OF_STORE,
     "spark/sink.py": _NO_PARSER,
-    "spark/store_source.py": _HANDS_ON,
+    "spark/sources/store_source.py": _HANDS_ON,
 }
 """Modules that look like parsers but are none, or that other entries cover, with the reason."""

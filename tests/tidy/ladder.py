@@ -149,11 +149,11 @@ _ROOMS = {
         """,
     "spark": """
         errors retry
-        key_index offsets
+        offsets
         options
         schema sink
         rows
-        cluster_source store_source
+        sources
         planning
         admission pushdown table_and_live
         batch

@@ -20,6 +20,20 @@ PUBLIC_API = frozenset({"congreve.name_server", "congreve.node", "congreve.store
 WRITE_SIDE = frozenset(
     {"congreve.engine.store", "congreve.engine.log.commit_log", "congreve.engine.retention"}
 )
+
+
+MOST_IMPORTS = 25
+"""Of modules of ours, in one module."""
+TABLES = frozenset({"congreve.console.main"})
+"""Modules that name a module for each row of a table, and import it when it is needed."""
+LARGE = {
+    "congreve.broker.pull.lanes.pulls": 26,
+    "congreve.broker.pull.processor": 32,
+    "congreve.broker.serving.message_paths": 26,
+}
+"""Modules that are still to be divided, with their imports, which must not grow."""
+
+
 def sources(folder: str) -> Iterator[Path]:
     for pattern in ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.pxi"):
         yield from sorted((ROOT / folder).rglob(pattern))
@@ -71,6 +85,18 @@ def test_the_drawn_arrows_are_those_of_the_code(page: str) -> None:
     assert set(JOBS) == set(ARROWS) - {picture.GROUND}
     text = (ROOT / page).read_text()
     assert picture.with_picture(text) == text, "PYTHONPATH=tests python -m tidy.picture"
+
+
+def test_no_module_imports_too_many_others() -> None:
+    sizes = {module: len(rooms.imports_of(module)) for module in rooms.modules()}
+    large = {
+        module: size
+        for module, size in sizes.items()
+        if size > MOST_IMPORTS and module not in TABLES
+    }
+    wrong = {module: size for module, size in large.items() if size > LARGE.get(module, 0)}
+    assert not wrong, wrong
+    assert not LARGE.keys() - large.keys(), "take these out of LARGE"
 
 
 def test_congreve_imports_no_other_package_when_it_is_imported() -> None:

@@ -22,7 +22,7 @@ TEXTS = (*SOURCES, ".md", ".toml", ".cfg", ".xml", ".json", ".yml", ".yaml")
 FOLDERS = sorted({*PACKAGES.values(), "bench", "docs", "examples", "tests"})
 MODULE_LINES = 600
 FUNCTION_LINES = 70
-FOLDER_MODULES = 25
+FOLDER_MODULES = 20
 COLUMNS = 100
 MAY_PRINT = ("console", "bench", "examples", "tests")
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.base.clock import ManualClock
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService

@@ -5,7 +5,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from harness.killed_store import copy_running
+from harness.stores.killed_store import copy_running
 
 from congreve.base.clock import ManualClock
 from congreve.broker.config import BrokerConfig

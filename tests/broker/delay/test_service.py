@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.base.clock import ManualClock
 from congreve.broker.delay.service import DelayedMessages

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from harness.killed_store import copy_running
+from harness.stores.killed_store import copy_running
 
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig

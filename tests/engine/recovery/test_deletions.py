@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record

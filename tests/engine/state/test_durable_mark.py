@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.killed_store import copy_running
-from harness.small_store import small_store
+from harness.stores.killed_store import copy_running
+from harness.stores.small_store import small_store
 from hypothesis import given
 from hypothesis import strategies as st
 

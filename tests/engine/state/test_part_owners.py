@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.small_store import small_store
+from harness.stores.small_store import small_store
 
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore

@@ -8,9 +8,9 @@ from harness.cluster import Cluster
 from harness.drivers import Driver, message
 
 from congreve.spark.batch import BatchReader
-from congreve.spark.cluster_source import ClusterSource
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
+from congreve.spark.sources.cluster_source import ClusterSource
 
 
 def test_messages_of_a_java_producer_become_rows_and_mqadmin_shows_the_group(

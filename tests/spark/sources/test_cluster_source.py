@@ -15,16 +15,16 @@ from congreve.client.message import MessageQueue
 from congreve.client.pull.bulk_reader import BulkReader
 from congreve.remoting.errors import RequestTimeoutError
 from congreve.spark.batch import BatchReader, RangePartition
-from congreve.spark.cluster_source import ClusterSource
 from congreve.spark.errors import DataLossError, OptionError, UnreachableError
 from congreve.spark.offsets import Queue, Range, from_json, to_json
 from congreve.spark.options import parse
 from congreve.spark.planning import open_source
 from congreve.spark.schema import checked_schema, wanted_schema
-from congreve.spark.store_source import StoreSource
+from congreve.spark.sources.cluster_source import ClusterSource
+from congreve.spark.sources.store_source import StoreSource
 from congreve.spark.stream import StreamReader
 
-from .conftest import Cluster
+from ..conftest import Cluster
 
 TOPIC = "rows"
 COUNT = 1200
@@ -265,7 +265,7 @@ def test_the_error_for_a_broker_that_dies_during_a_read_names_the_option(
 
     read = reader(filled)
     partition = read.partitions()[0]
-    monkeypatch.setattr("congreve.spark.cluster_source.BulkReader", killed)
+    monkeypatch.setattr("congreve.spark.sources.cluster_source.BulkReader", killed)
     with pytest.raises(OptionError, match=rf"option nameServer is '{filled.address}': 127.0.0.1:1"):
         list(read.read(partition))
 

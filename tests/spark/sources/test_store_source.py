@@ -17,10 +17,10 @@ from congreve.spark.batch import BatchReader, PushdownReader, RangePartition
 from congreve.spark.errors import DataLossError, OptionError, SchemaError, SparkError
 from congreve.spark.options import parse
 from congreve.spark.schema import checked_schema, wanted_schema
-from congreve.spark.store_source import StoreSource
+from congreve.spark.sources.store_source import StoreSource
 from congreve.spark.stream import StreamReader
 
-from .stores import BEGIN_MS, TINY, open_store, put, write, write_tiny
+from ..stores import BEGIN_MS, TINY, open_store, put, write, write_tiny
 
 SMALL = {"maxHashSlotNum": "100", "maxIndexNum": "400"}
 

@@ -28,11 +28,11 @@ from congreve.records.columns.same_message import fingerprint_of
 from congreve.records.errors import CorruptRecordError, RecordError
 from congreve.records.message.properties import KEY_SEPARATOR
 from congreve.spark.errors import DamagedError, DataLossError, OptionError, lost
-from congreve.spark.key_index import KeyIndex
 from congreve.spark.offsets import Offsets, Queue, Range
 from congreve.spark.options import Options, record_filter
 from congreve.spark.rows import QueueRows, Scan
 from congreve.spark.schema import CORRUPT
+from congreve.spark.sources.key_index import KeyIndex
 
 
 class StoreSource:

@@ -1,0 +1,1 @@
+"""Stores that tests begin with."""
