@@ -21,7 +21,6 @@ from congreve.engine.recovery.deletions import DeletedTopics
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.recovery.repair import LateChecks, QueueRepair
 from congreve.engine.recovery.repair_thread import RepairThread
-from congreve.engine.results import StoreStats
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks
 from congreve.engine.state.store_folder import StoreFolder
@@ -81,7 +80,6 @@ class MessageStore(WritableStore):
         self.identity = ""
         """The store's id, from start() on: 32 hexadecimal digits."""
         self.cold_reads = ColdReads(log)
-        self._disk_use = disk_use
         self._folder = StoreFolder(config, files)
         self._checkpointer = Checkpointer(
             config,
@@ -99,6 +97,7 @@ class MessageStore(WritableStore):
             health=health,
             clock=clock,
             on_arrival=on_arrival,
+            disk_use=disk_use,
         )
         self.repairs = RepairThread(repair)
         self._late_checks = LateChecks(repair, [])
@@ -286,18 +285,6 @@ class MessageStore(WritableStore):
     def disk_space(self) -> tuple[int, int]:
         """Bytes of the store's disk, used and free ones, and the free ones. Raises OSError."""
         return space_of(self.config.root_dir)
-
-    def stats(self) -> StoreStats:
-        """The store's offsets, counts and disk use now."""
-        return StoreStats(
-            log_begin=self.log.min_offset,
-            log_end=self.log.max_offset,
-            durable=self.backend.durable_offset,
-            queues=len(self.queues),
-            topics=len(self.queues.topics()),
-            commit_log_disk_use=self._disk_use(self.config.commit_log_dir),
-            consume_queue_disk_use=self._disk_use(self.config.root_dir),
-        )
 
 
 def _queue_table(config: StoreConfig, files: FileSystem) -> QueueTable:

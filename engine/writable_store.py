@@ -15,7 +15,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.repair import QueueRepair
-from congreve.engine.results import PutResult, PutStatus
+from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
 from congreve.records.errors import RecordError
@@ -43,6 +43,7 @@ class WritableStore(ReadableStore):
         health: Health,
         clock: Clock,
         on_arrival: Callable[[ConsumeQueue], None] | None,
+        disk_use: Callable[[str], float],
     ) -> None:
         super().__init__(config, log, queues, index, repair)
         self.config = config
@@ -50,6 +51,7 @@ class WritableStore(ReadableStore):
         self.backend = backend
         self.on_arrival = on_arrival
         self.health = health
+        self._disk_use = disk_use
         self.flush_timer = FlushTimer(
             config,
             written=lambda: log.max_offset,
@@ -169,3 +171,15 @@ class WritableStore(ReadableStore):
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
         """Wait until `upto` is durable; False after a timeout or failure."""
         return self.backend.wait_durable(upto, timeout_s)
+
+    def stats(self) -> StoreStats:
+        """The store's offsets, counts and disk use now."""
+        return StoreStats(
+            log_begin=self.log.min_offset,
+            log_end=self.log.max_offset,
+            durable=self.backend.durable_offset,
+            queues=len(self.queues),
+            topics=len(self.queues.topics()),
+            commit_log_disk_use=self._disk_use(self.config.commit_log_dir),
+            consume_queue_disk_use=self._disk_use(self.config.root_dir),
+        )
