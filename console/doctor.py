@@ -7,7 +7,8 @@ import ctypes
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,15 +18,19 @@ import click
 from congreve.base.byte_size import readable_size
 from congreve.base.errors import CongreveError
 from congreve.console.report import output_option, show
+from congreve.console.topic_kinds import kind_of
 
 if TYPE_CHECKING:
     from congreve.broker.broker_conf import LoadedConfig
     from congreve.broker.config import BrokerConfig
+    from congreve.remoting.messages.bodies import ClusterInfo
 
 NAME_SERVER_TIMEOUT_S = 3.0
 LEAST_FILES = 65_536
 LEAST_MAPPINGS = 262_144
 MOST_SWAPPINESS = 10
+LONE_SHOWN = 10
+"""Names of topics that a line shows."""
 URING_WINDOW = 64 << 20
 _TIME_ERROR = 5
 """adjtimex() returns it while nothing adjusts the clock (TIME_ERROR)."""
@@ -320,6 +325,7 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
         group = brokers.get(config.broker_name)
         master = None if group is None else group.broker_addrs.get(0)
         yield from _master(address, master, config)
+    yield from _lone_topics(address, info)
     if config.election.ha_mode != "classic" or config.listen_port == 0:
         return  # an election gives the numbers
     named = brokers.get(config.broker_name)
@@ -349,7 +355,7 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
 def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[Finding]:
     """Whether a slave can follow its master."""
     if master is None:
-        found = f"{namesrv} knows no master of {config.broker_name}"
+        found = f"{namesrv} has no master of {config.broker_name}"
         yield Finding("master", "warn", found, "start it, or correct brokerName")
         return
     key = "mappedFileSizeCommitLog"
@@ -364,6 +370,50 @@ def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[
         yield Finding("master", "fail", found, f"set {key}={theirs}, and begin with an empty store")
     else:
         yield Finding("master", "ok", f"{master} has segments of the same size")
+
+
+def _lone_topics(namesrv: str, info: ClusterInfo) -> Iterator[Finding]:
+    """Topics of a cluster with several masters that one of them alone has."""
+    for cluster, names in info.cluster_addr_table.items():
+        masters = {
+            name: data.broker_addrs[0]
+            for name in names
+            if (data := info.broker_addr_table.get(name)) is not None and 0 in data.broker_addrs
+        }
+        if len(masters) < 2:
+            continue
+        try:
+            topics = asyncio.run(_topics_of(namesrv, masters, {*names, cluster}))
+        except CongreveError as error:
+            yield Finding("topics", "warn", f"{cluster}: {error}", "their places are unknown")
+            continue
+        places = Counter(topic for found in topics.values() for topic in found)
+        lone = sorted(topic for topic, count in places.items() if count == 1)
+        if lone:
+            shown = ", ".join(lone[:LONE_SHOWN]) + ", ..." * (len(lone) > LONE_SHOWN)
+            yield Finding(
+                "topics",
+                "warn",
+                f"{len(lone)} topics of {cluster} are on one of {len(masters)} masters: {shown}",
+                "create them on all: their producers stop when that broker does",
+            )
+        else:
+            yield Finding("topics", "ok", f"every topic of {cluster} is on several masters")
+
+
+async def _topics_of(
+    namesrv: str, masters: Mapping[str, str], own_names: Collection[str]
+) -> dict[str, set[str]]:
+    """The users' topics by broker."""
+    from congreve.client.admin.client import AdminClient
+    from congreve.client.admin.reports import BrokerReports
+
+    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+        found = {name: await BrokerReports(admin, at).topics() for name, at in masters.items()}
+    return {
+        name: {each for each, of in topics.items() if kind_of(each, of.perm, own_names) == "normal"}
+        for name, topics in found.items()
+    }
 
 
 async def _settings_of(namesrv: str, broker: str) -> dict[str, str]:

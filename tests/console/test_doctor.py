@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from congreve import Message, NameServer
+from congreve import Broker, Message, NameServer
 from congreve.broker.broker_conf import load_config
+from congreve.client.admin.sync import SyncAdminClient
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
 from congreve.engine.state.tuned import Machine, Tuned, machine_of, save_tuned
 from congreve.node import serve
+from congreve.remoting.messages.bodies import TopicConfig
 from tests.console.conftest import congreve
 
 UNLIMITED = resource.RLIM_INFINITY
@@ -133,6 +135,25 @@ def test_an_address_of_no_interface_is_reported(tmp_path: Path) -> None:
     assert "address" not in doctor_of(tmp_path, "brokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n")
     finding = doctor_of(tmp_path, "brokerIP1=192.0.2.7\n")["address"]
     assert finding.state == "warn" and "192.0.2.7" in finding.found
+
+
+def test_topics_on_one_of_several_masters_are_named(tmp_path: Path) -> None:
+    with serve(tmp_path / "a", brokerName="a") as node:
+        path = tmp_path / "b.conf"
+        path.write_text(
+            f"brokerName=b\nnamesrvAddr={node.address}\nlistenPort=0\nbindAddress=127.0.0.1\n"
+            f"brokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nstorePathRootDir={tmp_path}/b\n"
+            "mappedFileSizeCommitLog=1048576\n"
+        )
+        conf = f"namesrvAddr={node.address}\n"
+        assert "topics" not in doctor_of(tmp_path, conf)
+        with Broker.from_conf(path):
+            with SyncAdminClient(node.address) as admin:
+                admin.create_topic("everywhere")
+            assert doctor_of(tmp_path, conf)["topics"].state == "ok"
+            node.broker.managers.metadata.topics.update(TopicConfig(topic_name="lone"))
+            finding = doctor_of(tmp_path, conf)["topics"]
+    assert finding.state == "warn" and finding.found.endswith("on one of 2 masters: lone")
 
 
 @pytest.mark.parametrize("failing", [False, True])
