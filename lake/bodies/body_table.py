@@ -197,6 +197,7 @@ class DividedFiles:
         offsets = batch["queueOffset"].to_numpy()
         if decided is not None:
             known = np.isin(offsets, decided.dead)
+            self.rows += int(known.sum())  # in the table of dead letters, but not counted yet
             batch, offsets = batch.filter(pa.array(~known)), offsets[~known]
         if not len(batch):
             return

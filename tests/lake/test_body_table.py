@@ -19,7 +19,7 @@ from congreve.lake.bodies.body_schema import load_schema
 from congreve.lake.bodies.body_table import BodyTable
 from congreve.lake.commit_files import CommitFiles
 from congreve.lake.durable import SCHEMA, DurableTopic
-from congreve.lake.errors import ProgressError, TableError
+from congreve.lake.errors import CommitConflictError, ProgressError, TableError
 from congreve.lake.export import Exporter
 from congreve.lake.progress import Progress
 from congreve.lake.restore import Restore
@@ -231,6 +231,25 @@ def test_a_stop_between_both_commits_leaves_each_message_once(
             exporter(store, warehouse, f"json:{strict}").run()
     write(store, 60, 10)
     exporter(store, warehouse, schema).run()
+    assert in_both(warehouse) == stores.in_store(store)
+
+
+def test_dead_letters_of_a_commit_that_lost_are_counted_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, warehouse = write(tmp_path / "store", 0, 120), tmp_path / "lake"
+    loser = exporter(store, warehouse, f"json:{bodies.schema_file(tmp_path)}")
+    append, lost = TopicTable.append, []
+
+    def lose_once(table: TopicTable, *args: Any) -> None:
+        if not lost and table.name.endswith(f".{stores.TOPIC}"):
+            lost.append(table.name)
+            raise CommitConflictError("another commit")
+        append(table, *args)
+
+    monkeypatch.setattr(TopicTable, "append", lose_once)
+    assert loser.run() == 120
+    assert lost
     assert in_both(warehouse) == stores.in_store(store)
 
 
