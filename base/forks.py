@@ -5,18 +5,41 @@ import weakref
 from collections.abc import Callable
 
 
+class _Methods:
+    """The methods that each child calls, without those of objects that are gone.
+
+    There is one for the process, as Python's own list is, from which nothing can be taken back:
+    a callback for each object would stay there after it.
+    """
+
+    def __init__(self) -> None:
+        self._living: set[weakref.WeakMethod[Callable[[], None]]] = set()
+        self._is_registered = False
+
+    def __len__(self) -> int:
+        return len(self._living)
+
+    def add(self, method: Callable[[], None]) -> None:
+        if not self._is_registered:
+            self._is_registered = True
+            os.register_at_fork(after_in_child=self._call)
+        self._living.add(weakref.WeakMethod(method, self._living.discard))
+
+    def _call(self) -> None:
+        for weak in list(self._living):
+            method = weak()
+            if method is not None:
+                method()
+
+
+_METHODS = _Methods()
+
+
 def in_each_child(method: Callable[[], None]) -> None:
     """Call a bound method in each child that fork() makes, for as long as its object lives.
 
     A child has copies of all descriptors. While it keeps those of a lock or a listening socket,
     neither is free when the parent ends. The method only closes descriptors: the child has none of
-    the parent's other threads. (Python cannot take such a call back: an object should ask once.)
+    the parent's other threads.
     """
-    weak = weakref.WeakMethod(method)
-
-    def call() -> None:
-        alive = weak()
-        if alive is not None:
-            alive()
-
-    os.register_at_fork(after_in_child=call)
+    _METHODS.add(method)
