@@ -275,8 +275,10 @@ async def fill_disk(group: ElectedProcesses, history: History, victim: int) -> N
 
     await eventually(is_left_out, WAIT_S)
     history.largest = SMALL
+    if await group.master() == victim:  # after a switch, on a slow machine
+        ballast.unlink()
     await history.acknowledges()
-    ballast.unlink()
+    ballast.unlink(missing_ok=True)
 
 
 async def pause_etcd(group: ElectedProcesses, history: History, victim: int) -> None:
@@ -428,11 +430,12 @@ async def test_many_faults_lose_no_message(
     small_disk: Callable[[int], Path],
     java: Driver,
 ) -> None:
-    """60 faults with `make soak`, ten of them with RocketMQ's clients; none in a short run."""
+    """60 faults with `make soak`, ten of them with RocketMQ's clients; none in a short run. Another
+    number of rounds chooses other faults."""
     rounds = kill_rounds * 60 // 1000 - WITH_ROCKETMQ
     if rounds <= 0:
         pytest.skip("only with many rounds")
-    choose = random.Random(1)
+    choose = random.Random(kill_rounds)
     any_fault = list(FAULTS)
     of_rocketmq = [kind for kind in FAULTS if kind != FULL_DISK]  # its messages stay small
     for size in (2, 3):
