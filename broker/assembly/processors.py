@@ -19,14 +19,14 @@ from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.client_processor import ClientManageProcessor
 from congreve.broker.group.consumer_processor import ConsumerManageProcessor
 from congreve.broker.managers import Managers
-from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.broker.pull.query_processor import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
 from congreve.broker.replication.state import ReplicationState
 from congreve.broker.replication.table_copies import TableCopies
 from congreve.broker.send.processor import SendMessageProcessor
-from congreve.broker.send.reply import ReplyMessageProcessor
+from congreve.broker.send.reply_processor import ReplyMessageProcessor
 from congreve.broker.send.reserved_properties import MayWrite
-from congreve.broker.send.send_back import SendBackProcessor
+from congreve.broker.send.send_back_processor import SendBackProcessor
 from congreve.broker.serving.message_paths import MessagePaths
 from congreve.remoting.transport.dispatcher import Handler
 

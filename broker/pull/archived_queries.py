@@ -7,7 +7,7 @@ from inspect import isawaitable
 from congreve.broker.errors import RefusedError
 from congreve.broker.pull.archive import MessageArchive
 from congreve.broker.pull.archived_pulls import ArchivedPulls
-from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.broker.pull.query_processor import QueryMessageProcessor
 from congreve.engine.index.index_files import ANSWER_MAX
 from congreve.engine.store import MessageStore
 from congreve.records.record import decode_record

@@ -14,7 +14,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.transaction.check import TransactionCheckService
-from congreve.broker.transaction.end import EndTransactionProcessor
+from congreve.broker.transaction.end_processor import EndTransactionProcessor
 from congreve.broker.transaction.fast import TransactionPath
 from congreve.broker.transaction.recovery import TransactionRecovery
 from congreve.broker.transaction.service import TransactionService

@@ -14,7 +14,7 @@ from congreve.broker.pull.processor import PullMessageProcessor
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.send.processor import SendMessageProcessor
-from congreve.broker.send.send_back import SendBackProcessor
+from congreve.broker.send.send_back_processor import SendBackProcessor
 from congreve.broker.transaction.service import TransactionService
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore

@@ -12,7 +12,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.send.reply import ReplyMessageProcessor
+from congreve.broker.send.reply_processor import ReplyMessageProcessor
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import decode_properties, encode_properties

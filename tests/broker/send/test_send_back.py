@@ -5,7 +5,7 @@ import pytest
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.filters import ConsumerFilterManager
-from congreve.broker.pull.query import QueryMessageProcessor
+from congreve.broker.pull.query_processor import QueryMessageProcessor
 from congreve.records.message.message import Record
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record, encode_record
