@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import time
 import zlib
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from click.testing import CliRunner
 from harness import servers
 from harness.drivers import Driver, Json, body, message
 from harness.replication.replaceable_broker import ReplaceableBroker
 
+import congreve
+from congreve.console.store import store as store_command
 from congreve.io_backends.probe import uring_refusal
 from congreve.remoting.messages import fastjson
 
@@ -258,3 +262,36 @@ def stored_filter(exchange: Exchange) -> Json:
     topics: Json = fastjson.loads(text)["filterDataByTopic"]
     entry: Json = topics["groups-0"]["groupFilterData"]["readers"]
     return entry
+
+
+def test_a_rocketmq_broker_opens_a_small_store_with_the_lines_of_store_info(
+    namesrv: servers.Server, java: Driver, tmp_path: Path
+) -> None:
+    with congreve.serve(tmp_path, brokerName="small") as node, node.producer("p") as producer:
+        for number in range(100):
+            producer.send(congreve.Message(topic="small", body=b"%d" % number))
+    root = tmp_path / "store"
+    printed = CliRunner().invoke(store_command, ["info", str(root)]).stdout.splitlines()
+    lines = dict(line.split("=", 1) for line in printed if re.fullmatch(r"\w+=\d+", line))
+    assert lines.keys() == {"mappedFileSizeCommitLog", "maxHashSlotNum", "maxIndexNum"}
+    with pytest.raises(RuntimeError, match="33554432 length not matched"):
+        java_broker(namesrv, tmp_path, root, {}).start()
+    broker = java_broker(namesrv, tmp_path, root, lines)
+    broker.start()
+    try:
+        found = java.call("drain", topics=["small"], namesrv=namesrv.address)["messages"]
+        assert len(found) == 100
+    finally:
+        broker.kill()
+
+
+def java_broker(
+    namesrv: servers.Server, folder: Path, store: Path, sizes: dict[str, str]
+) -> servers.BrokerServer:
+    settings = {"mappedFileSizeCommitLog": str(1 << 30), **sizes}
+    return servers.broker(
+        *("java", folder / "java", namesrv.address),
+        broker_name="small",
+        store=store,
+        settings=settings,
+    )
