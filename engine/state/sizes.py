@@ -1,5 +1,6 @@
 """The sizes of a store's files, which stay those of its first start."""
 
+import logging
 import os
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from congreve.engine.errors import StoreConfigError, StoreError, StoreFormatErro
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.state.sealed import seal, unseal
 from congreve.engine.state.state_file import DISK, FileSystem, StateFile
+
+logger = logging.getLogger(__name__)
 
 SIZES_FILE = "sizes.json"
 _SMALL_SEGMENT = 32 << 20
@@ -111,6 +114,11 @@ def adopt_sizes(
     for field, key in FileSizes.names():
         if sizes is not None and key not in named:
             setattr(config, field, getattr(sizes, field))
+    if config.max_message_size > config.mapped_file_size_commit_log:
+        logger.warning(
+            "maxMessageSize=%d: the segments of %s have %d bytes and hold no larger message",
+            *(config.max_message_size, config.root_dir, config.mapped_file_size_commit_log),
+        )
 
 
 def _is_made(config: StoreConfig, files: FileSystem) -> bool:

@@ -104,3 +104,16 @@ def test_a_small_segment_holds_the_largest_message(largest: int) -> None:
     segment = small_sizes(largest).mapped_file_size_commit_log
     assert segment >= min(largest + (128 << 10), 1 << 30)
     assert 32 << 20 <= segment <= 1 << 30
+
+
+def test_a_message_that_no_segment_holds_is_foretold(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path)
+    caplog.clear()
+    config = StoreConfig(root_dir=str(tmp_path), max_message_size=1 << 16)
+    adopt_sizes(config, ())
+    assert not caplog.text
+    config = StoreConfig(root_dir=str(tmp_path), max_message_size=(1 << 16) + 1)
+    adopt_sizes(config, ())
+    assert "maxMessageSize=65537: the segments of" in caplog.text
