@@ -20,6 +20,20 @@ broker_option = click.option(
 """Which masters, as the argument `brokers`."""
 
 
+cluster_option = click.option("-c", "--cluster", help="The cluster; without it the only one.")
+"""Which cluster, as the argument `cluster`."""
+
+
+async def chosen_cluster(admin: AdminClient, wanted: str | None) -> str:
+    """The cluster of `cluster_option`. Raises CongreveError if there are several, or none."""
+    known = sorted((await admin.cluster_info()).cluster_addr_table)
+    if wanted is not None:
+        return wanted
+    if len(known) != 1:
+        raise CongreveError(f"name the cluster with -c: {', '.join(known) or 'no broker has one'}")
+    return known[0]
+
+
 @click.command(help="Show all brokers: addresses, versions, rates, disks.")
 @cluster_options
 @output_option

@@ -9,6 +9,7 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
+from congreve.console.cluster.brokers import chosen_cluster, cluster_option
 from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import Time
 from congreve.console.report import Rows, output_option, show, shown_age, system_option
@@ -44,14 +45,15 @@ def list_groups(has_system: bool, namesrv: str, output: str) -> None:
 @click.option("--retry-queues", type=click.IntRange(0, 65_535), help="Queues of its retry topic.")
 @click.option("--enable/--disable", "enabled", default=None, help="Whether it may consume.")
 @click.option("--broadcast/--no-broadcast", default=None, help="Whether each member gets all.")
-@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@cluster_option
 @cluster_options
 @output_option
-def create(name: str, cluster: str, namesrv: str, output: str, **settings: Any) -> None:
+def create(name: str, cluster: str | None, namesrv: str, output: str, **settings: Any) -> None:
     """Create or change a group; what is not given stays (mqadmin: updateSubGroup)."""
 
     async def question(admin: AdminClient) -> Rows:
-        saved = await admin.groups.create(name, cluster=cluster, **settings)
+        chosen = await chosen_cluster(admin, cluster)
+        saved = await admin.groups.create(name, cluster=chosen, **settings)
         return [
             {
                 "group": name,

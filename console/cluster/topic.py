@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from congreve.client.admin import AdminClient
+from congreve.console.cluster.brokers import chosen_cluster, cluster_option
 from congreve.console.connection import ask, cluster_options
 from congreve.console.report import Rows, output_option, show, system_option
 from congreve.console.topic_kinds import KINDS, kind_of
@@ -39,14 +40,15 @@ def list_topics(has_system: bool, namesrv: str, output: str) -> None:
 @topic.command(help="Create a topic, or change its queue counts, on every master of a cluster.")
 @click.argument("name")
 @click.option("-q", "--queues", default=8, show_default=True, help="Read and write queues.")
-@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@cluster_option
 @cluster_options
 @output_option
-def create(name: str, queues: int, cluster: str, namesrv: str, output: str) -> None:
+def create(name: str, queues: int, cluster: str | None, namesrv: str, output: str) -> None:
     """Create or change a topic (mqadmin: updateTopic)."""
 
     async def question(admin: AdminClient) -> Rows:
-        brokers = await admin.create_topic(name, queues=queues, cluster=cluster)
+        chosen = await chosen_cluster(admin, cluster)
+        brokers = await admin.create_topic(name, queues=queues, cluster=chosen)
         return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
 
     show(ask(namesrv, question), output)
@@ -73,15 +75,16 @@ def permission(name: str, permission: str, namesrv: str, output: str) -> None:
 
 @topic.command(help="Delete a topic on every broker of a cluster and at the name servers.")
 @click.argument("name")
-@click.option("-c", "--cluster", default="DefaultCluster", show_default=True)
+@cluster_option
 @cluster_options
 @output_option
-def delete(name: str, cluster: str, namesrv: str, output: str) -> None:
+def delete(name: str, cluster: str | None, namesrv: str, output: str) -> None:
     """Delete a topic (mqadmin: deleteTopic); a topic that does not exist is an error."""
 
     async def question(admin: AdminClient) -> Rows:
         await admin.topic_route(name)  # brokers report success for topics that do not exist
-        brokers = await admin.delete_topic(name, cluster=cluster)
+        chosen = await chosen_cluster(admin, cluster)
+        brokers = await admin.delete_topic(name, cluster=chosen)
         return [{"topic": name, "deleted_on": broker} for broker in brokers]
 
     show(ask(namesrv, question), output)

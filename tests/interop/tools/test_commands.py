@@ -11,7 +11,6 @@ import pytest
 from harness.cluster import Cluster
 from harness.console import Console
 from harness.drivers import Driver, message
-from harness.servers import CLUSTER
 
 from tests.console.conftest import congreve
 
@@ -48,7 +47,7 @@ def test_permissions_and_groups_are_those_that_mqadmin_shows(
     (row,) = rows(cluster, "topic", "permission", topic, "read-only")
     assert (row["before"], row["after"]) == (6, 4)
     assert re.findall(r'"perm":(\d)', mqadmin("topicRoute", "-t", topic)) == ["4"]
-    (known,) = rows(cluster, "group", "create", f"group-{topic}", "--retries", "3", "-c", CLUSTER)
+    (known,) = rows(cluster, "group", "create", f"group-{topic}", "--retries", "3")
     assert known["retries"] == 3
     assert f"group-{topic}" in {each["group"] for each in rows(cluster, "group", "list")}
     (broker,) = rows(cluster, "cluster")
