@@ -26,6 +26,9 @@ class SegmentPreparation:
     the log: the file leaves the log's folder first, and returns only when zeros are on disk; a
     file that a crash leaves in between is overwritten by the next run.
 
+    Zeros for the segment are left out after one that was needed before it was ready: a log of small
+    segments must not wait for them.
+
     Only the appending thread calls begin(), take() and close(); any other thread calls recycle().
     """
 
@@ -41,6 +44,7 @@ class SegmentPreparation:
         self._files = files
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
         self._made: Future[Segment | None] | None = None
+        self._is_late = False  # the last segment was needed before it was ready
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._expired: weakref.ref[Segment] | None = None
@@ -96,6 +100,7 @@ class SegmentPreparation:
         made, self._made = self._made, None
         if made is None:
             return None
+        self._is_late = not made.done()
         try:
             return made.result()
         except (BackendError, OSError, MemoryError) as error:
@@ -106,7 +111,7 @@ class SegmentPreparation:
         segment = self._reuse()
         if segment is None:
             segment = self._make()
-            if self._backend.prewrites:
+            if self._backend.prewrites and not self._is_late:
                 self._prewrite(segment)
         if self._closing.is_set():
             return None

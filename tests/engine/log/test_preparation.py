@@ -1,5 +1,7 @@
 """Segments created ahead, and recycled ones: old bytes never come back."""
 
+from __future__ import annotations
+
 import logging
 import os
 import threading
@@ -287,3 +289,45 @@ def test_a_batch_reserves_all_its_space_before_its_first_record(tmp_path: Path) 
     assert log.append_records(Record(topic="T", body=b""), element * 25, queue).records == 25
     assert queue.max == 32
     assert queue.entries(0, 32)["size"].tolist() == [queue[0][1]] * 32
+
+
+class CountedZeros:
+    """A backend whose first zeros wait until the segment is needed."""
+
+    prewrites = True
+
+    def __init__(self) -> None:
+        self.zeros = 0
+        self.needed = threading.Event()
+        self.path = ""
+
+    def create(self, path: str, base_offset: int, size: int) -> CountedZeros:
+        self.path = path
+        Path(path).write_bytes(b"")
+        return self
+
+    def prewrite(self, upto: int) -> None:
+        self.zeros += 1
+        assert self.needed.wait(WAIT_S)
+        time.sleep(0.05)  # take() waits for this
+
+    def rename(self, segment: CountedZeros, path: str, base_offset: int) -> None:
+        Path(self.path).rename(path)
+        self.path = path
+
+
+def test_a_segment_gets_no_zeros_after_one_that_was_late(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    backend = CountedZeros()
+    preparation = SegmentPreparation(str(tmp_path / "commitlog"), SEGMENT, cast(Backend, backend))
+    zeros = []
+    for number in range(3):
+        path = tmp_path / "commitlog" / f"{number * SEGMENT:020d}"
+        preparation.begin(str(path), number * SEGMENT)
+        if number:
+            wait_for(path)
+        backend.needed.set()
+        preparation.take(str(path), number * SEGMENT)
+        zeros.append(backend.zeros)
+    assert zeros == [1, 1, 2]
+    preparation.close()
