@@ -151,7 +151,7 @@ class MessagePaths:
         elif kind == PULL_ENDED_KIND:
             waited_s = (number >> FLAG_BITS) / 1000 if number & POLLED else None
             with self._rpc_times.waited(waited_s), self.pulls.given_back(number):
-                protocol.take_frame(data)
+                protocol.on_frame(data)
         elif kind == PULL_UNREADABLE_KIND:
             self.pulls.wait_for_disk(protocol, data)
         else:

@@ -24,6 +24,9 @@ _NO_PARSER = "reads what this process or its user wrote"
 _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 
 ELSEWHERE: dict[str, str] = {
+    "broker/pull/progress.py": "reads what lanes have written",
+    "broker/pull/pull_quota.py": _HANDS_ON,
+    "remoting/lanes/lanes.py": "reads what lanes have written",
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
     "console/daemon/broker_conf.py": _NO_PARSER,

@@ -92,7 +92,7 @@ cdef class ValidatedPulls:
         return validated if validated is not None and self.unchanged(validated) else None
 
     cdef bint by_loop(self) except -1:
-        return self.config.slave_read_enable or self.config.is_slave
+        return self.config.slave_read_enable
 
     cdef int64_t timeout_ms(self) except? -2:
         config = self.config
