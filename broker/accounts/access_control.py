@@ -112,11 +112,9 @@ class AccessControl:
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request of the broker itself, if it has an account."""
-        self._sign_as(self._own_key, request)
-
-    def sign_again(self, request: RemotingCommand) -> None:
-        """Sign a checked request, of which the broker has changed a field, as its account."""
-        self._sign_as(request.ext_fields.get(ACCESS_KEY, ""), request)
+        account = self.own_account
+        if account is not None:
+            Credentials(access_key=self._own_key, secret_key=account.secret_key).sign(request)
 
     async def follow(self) -> None:
         """Read the files again if they have changed; a file that cannot be used is logged and
@@ -135,8 +133,3 @@ class AccessControl:
     def _find(self, physical_offset: int) -> Record | None:
         found = self._store.read(physical_offset)
         return None if found is None else decode_record(found, verify_crc=False)
-
-    def _sign_as(self, key: str, request: RemotingCommand) -> None:
-        account = self.accounts.by_key.get(key)
-        if account is not None:
-            Credentials(access_key=key, secret_key=account.secret_key).sign(request)

@@ -52,7 +52,7 @@ class Members:
         self._groups = metadata.groups
         self._pieces = pieces
         self._notifier = GroupNotifier(pieces, self.consumers.groups.get)
-        self._closed: deque[tuple[Connection, tuple[Steps, ...]]] = deque()
+        self._closed: deque[Connection] = deque()
         self._forgetting = BackgroundJobs("removing the clients of closed connections", logger)
 
     async def stop(self) -> None:
@@ -60,22 +60,22 @@ class Members:
         await self._notifier.stop()
         await self._forgetting.wait()
 
-    def connection_closed(self, connection: Connection, *closing: Steps) -> None:
-        """Remove the clients of this connection, and run the other steps in `closing`.
+    def connection_closed(self, connection: Connection) -> None:
+        """Remove the clients of this connection.
 
         One task serves all closed connections, because thousands may close at once.
         """
-        self._closed.append((connection, closing))
+        self._closed.append(connection)
         if not self._forgetting:
             self._forgetting.begin(self._pieces.run(self._forgetting_steps()))
 
     def _forgetting_steps(self) -> Steps:
         while self._closed:
-            connection, closing = self._closed.popleft()
+            connection = self._closed.popleft()
             members = self.consumers.closing_steps(connection)
             producers = self.producers.closing_steps(connection)
             ids = self.ids.closing_steps(connection)
-            for steps in (members, producers, ids, *closing):
+            for steps in (members, producers, ids):
                 try:
                     yield from steps
                 except Exception:

@@ -1,4 +1,4 @@
-"""The places of pulls that wait in the event loop."""
+"""The places of waiting pulls, for Python callers: lanes call hold() themselves."""
 
 cimport cython
 

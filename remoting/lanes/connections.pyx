@@ -31,7 +31,11 @@ cpdef int64_t next_id(int64_t id) noexcept nogil:
 
 @cython.final
 cdef class ConnectionTable:
-    """The connections of one lane; an id names one connection and no later one."""
+    """The connections of one lane; an id names one connection and no later one.
+
+    The seam for transports (lane.pyx): open() recognises a new one, which moves its bytes in
+    receive() and transmit().
+    """
 
     def __cinit__(self, TlsSessions tls, double idle_s, double first_frame_s,
                   double frame_timeout_s, double frame_bytes_per_s):

@@ -4,6 +4,21 @@ A lane accepts connections, reads their bytes, splits them into frames, and writ
 answers the frames that it can serve. All other frames go to the event loop through a mailbox, and
 the loop's answers come back through another one. The loop has the protocol of each connection, the
 lane has its bytes: see remoting/lanes/transport.py.
+
+A lane has two seams. Only the lane's thread calls either, never with the interpreter's lock, and
+neither may block:
+
+- Transports, ConnectionTable in connections.pyx: open() tells from the first byte which one a
+  connection has; receive() and transmit() move its bytes, and return what a socket's recv and send
+  do, an error as a negative errno; close() ends it. What they read are bytes of frames, so that
+  nothing above knows of the transport. There are the socket itself, a session of TLS
+  (remoting/tls/sessions.pyx), and one end of a pair of sockets where the loop decrypts.
+- Sinks, LaneSink: what serves the frames. take() takes whole frames from the bytes of one
+  connection, in their order, and answers with put() or gives a frame to the loop with pass_frame();
+  what it does not take comes again with the bytes after it. A frame that later ones must not
+  overtake is `ordered`. turn_ended() runs once in each turn, and says how long the lane may sleep;
+  handle_entry() gets what the loop or another lane tells the sink; closed() is the last call about
+  a connection.
 """
 
 cimport cython

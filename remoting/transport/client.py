@@ -9,7 +9,6 @@ from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.blocking_client import BlockingClient
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
-from congreve.remoting.transport.frame_reader import CommandSink
 from congreve.remoting.transport.peer_log import PeerLog
 from congreve.remoting.transport.read_buffer import read_buffer
 
@@ -44,7 +43,6 @@ class RemotingClient:
         self._on_close = on_close
         self._ssl = ssl
         self._before_request = before_request
-        self._sink = CommandSink()
         self._read_buffer = read_buffer()
         self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._open: dict[str, Connection] = {}
@@ -163,7 +161,6 @@ class RemotingClient:
     def _connection(self) -> Connection:
         return Connection(
             self._dispatcher,
-            self._sink,
             self._read_buffer,
             limits=self._limits,
             on_close=self._on_close or _ignore,

@@ -21,7 +21,7 @@ from congreve.remoting.errors import (
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.dispatcher import Dispatcher
-from congreve.remoting.transport.frame_reader import FrameReader, FrameSink
+from congreve.remoting.transport.frame_reader import FrameReader
 from congreve.remoting.transport.pending_requests import PendingRequests
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection(FrameReader, asyncio.BufferedProtocol):
-    """A connection to a peer. `sink` reads its bytes and calls `on_frame` or `on_command`.
+    """A connection to a peer.
 
     One that this side has opened reads its bytes itself, into the `read_buffer`; lanes read for
     those of a server.
@@ -69,7 +69,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_outgoing",
         "_pending",
         "_rest_timer",
-        "_socket",
         "_tasks",
         "_transport",
         "_work_bytes",
@@ -84,7 +83,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def __init__(
         self,
         dispatcher: Dispatcher,
-        sink: FrameSink,
         read_buffer: memoryview | None = None,
         *,
         limits: ConnectionLimits,
@@ -93,7 +91,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         before_request: Callable[[RemotingCommand], None] | None = None,
         note_kept: Callable[[int], None] = lambda _: None,
     ) -> None:
-        super().__init__(sink, read_buffer)
+        super().__init__(read_buffer)
         self._dispatcher = dispatcher
         self._limits = limits
         self._close_callback = on_close
@@ -109,7 +107,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
-        self._socket = -1
         self.closed = False
         self.aborted = False
         self.listener = ""
@@ -131,9 +128,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=self._limits.write_high_water)
-        socket = transport.get_extra_info("socket")
-        if socket is not None and transport.get_extra_info("sslcontext") is None:
-            self._socket = socket.fileno()
         peer = transport.get_extra_info("peername")
         if peer is None:
             # A health check that connected and was reset: the system has forgotten its address.
@@ -298,18 +292,6 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             pieces = list(pieces)
             self._transport.writelines(pieces)
             self._note_kept(sum(map(len, pieces)))
-
-    def idle_socket(self) -> int:
-        """The socket's descriptor, for direct writes of whole frames; -1 where none is possible.
-
-        This is the case while bytes wait to be sent, while it closes, and for TLS.
-        """
-        transport = self._transport
-        if self.closed or self._outgoing or transport is None or transport.is_closing():
-            return -1
-        if transport.get_write_buffer_size():
-            return -1
-        return self._socket
 
     def oneway(self, command: RemotingCommand) -> None:
         """Send a request without an answer; sets its opaque and flag. Raises FrameError."""

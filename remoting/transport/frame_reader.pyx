@@ -1,4 +1,4 @@
-"""The reading half of a connection: it passes received bytes to a sink of frames."""
+"""The reading half of a connection: it splits received bytes into frames."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,35 +10,6 @@ from congreve.remoting.errors import FrameError
 from congreve.remoting.transport.read_buffer import Stash
 
 
-cdef class FrameSink:
-    """Takes whole frames from connections' bytes (RocketMQ: NettyDecoder, NettyServerHandler)."""
-
-    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
-                         Py_ssize_t available) except -1:
-        raise NotImplementedError(f"{type(self).__name__} takes no frames")
-
-
-@cython.final
-cdef class CommandSink(FrameSink):
-    """Passes every frame to the connection's on_frame; none while its reading pauses."""
-
-    cdef Py_ssize_t take(self, FrameReader connection, const uint8_t *data,
-                         Py_ssize_t available) except -1:
-        cdef Frame frame
-        cdef FrameStatus status
-        cdef Py_ssize_t taken = 0
-        while not connection.reading_paused:
-            status = next_frame(data + taken, available - taken, &frame)
-            if status == FRAME_PARTIAL:
-                break
-            if status == FRAME_BAD:
-                head = data[taken:min(taken + 8, available)]
-                raise FrameError(f"bytes that are not a frame: {head.hex()}")
-            connection.on_frame(PyBytes_FromStringAndSize(<const char *> frame.data, frame.size))
-            taken += frame.size
-        return taken
-
-
 cdef class FrameReader:
     """The reading half of a connection: the read callbacks of asyncio.BufferedProtocol, and the
     stash of an incomplete frame. A connection adds `on_frame`, `on_unframeable` and `rest`.
@@ -46,9 +17,8 @@ cdef class FrameReader:
     (RocketMQ: NettyDecoder.)
     """
 
-    def __init__(self, FrameSink sink not None, read_buffer):
+    def __init__(self, read_buffer):
         cdef Py_buffer buffer
-        self.sink = sink
         if read_buffer is None:
             return
         self.read_buffer = read_buffer
@@ -64,7 +34,7 @@ cdef class FrameReader:
         return self.stash.free_part(self.read_buffer)
 
     def buffer_updated(self, Py_ssize_t nbytes):
-        """Pass the `nbytes` that were read to the sink, which takes the whole frames."""
+        """Take the whole frames of the `nbytes` that were read, and those before."""
         if self.stash is None:
             self.take(self.shared, nbytes)
         else:
@@ -72,7 +42,7 @@ cdef class FrameReader:
             self.take_stashed(data, end)
 
     def take_frame(self, bytes frame not None):
-        """Pass one whole frame, which a lane has read, to the sink."""
+        """Take one whole frame, which a lane has read."""
         self.take(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
 
     def on_frame(self, bytes frame):
@@ -92,7 +62,7 @@ cdef class FrameReader:
         raise NotImplementedError(f"{type(self).__name__} has no timers")
 
     def read_stash(self):
-        """After a pause, pass the frames that arrived before it to the sink."""
+        """After a pause, take the frames that arrived before it."""
         if self.stash is not None:
             data, end = self.stash.held()
             self.take_stashed(data, end)
@@ -104,7 +74,7 @@ cdef class FrameReader:
     cdef int take(self, const uint8_t *data, Py_ssize_t available) except -1:
         cdef Py_ssize_t taken
         try:
-            taken = self.sink.take(self, data, available)
+            taken = self.take_frames(data, available)
         except FrameError as error:
             self.drop_stash()
             self.on_unframeable(error)
@@ -116,6 +86,22 @@ cdef class FrameReader:
             # be megabytes for a byte.
             self.stash = Stash(data[taken:available])
         return 0
+
+    cdef Py_ssize_t take_frames(self, const uint8_t *data, Py_ssize_t available) except -1:
+        """Pass whole frames to on_frame, none while reading pauses; returns the bytes taken."""
+        cdef Frame frame
+        cdef FrameStatus status
+        cdef Py_ssize_t taken = 0
+        while not self.reading_paused:
+            status = next_frame(data + taken, available - taken, &frame)
+            if status == FRAME_PARTIAL:
+                break
+            if status == FRAME_BAD:
+                head = data[taken:min(taken + 8, available)]
+                raise FrameError(f"bytes that are not a frame: {head.hex()}")
+            self.on_frame(PyBytes_FromStringAndSize(<const char *> frame.data, frame.size))
+            taken += frame.size
+        return taken
 
     cdef int take_stashed(self, object data, Py_ssize_t available) except -1:
         cdef Py_buffer view

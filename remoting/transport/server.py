@@ -20,7 +20,6 @@ from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.tls.certificates import ServerCertificates
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
 from congreve.remoting.transport.dispatcher import Dispatcher, Handler
-from congreve.remoting.transport.frame_reader import CommandSink, FrameSink
 from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
 from congreve.remoting.transport.tls_front import TlsFront
 from congreve.remoting.wire.frame import FRAME_MAX
@@ -47,9 +46,8 @@ class RemotingServer:
 
     `listeners` are further addresses to listen on, by name; a connection has the name of the
     listener that accepted it. Those in `handlers_of` have other handlers. A handler's exception is
-    answered with code 1, a code without handler with code 3. A `sink` gets the frames before the
-    handlers. The server calls `on_close` once for each connection that has ended, from either side.
-    Servers of one event loop may share a `guard`.
+    answered with code 1, a code without handler with code 3. The server calls `on_close` once for
+    each connection that has ended, from either side. Servers of one event loop may share a `guard`.
 
     A lane for each of `lane_sinks` reads and writes in a thread of its own; the event loop gets the
     frames that the sink does not take. `lane_name` begins the threads' names.
@@ -63,7 +61,6 @@ class RemotingServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        sink: FrameSink | None = None,
         limits: ServerLimits | None = None,
         guard: ConnectionGuard | None = None,
         on_close: Callable[[Connection], None] | None = None,
@@ -86,7 +83,6 @@ class RemotingServer:
             name: Dispatcher((handlers_of or {}).get(name, handlers), self.guard.peer_log)
             for name in self._names
         }
-        self._sink = sink or CommandSink()
         self._limits = limits or ServerLimits()
         self._on_close = on_close
         self.certificates = certificates
@@ -236,7 +232,6 @@ class RemotingServer:
     def _new_connection(self, listener: str) -> Connection:
         connection = Connection(
             self._dispatchers[listener],
-            self._sink,
             limits=self._limits.connection,
             on_open=self.guard.admits_from,
             on_close=self._closed,

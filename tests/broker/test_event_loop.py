@@ -278,7 +278,7 @@ def test_joins_and_leaves_of_a_thousand_members_block_the_loop_for_less_than_5_m
             longest.append(callback_times.longest_s)
         for member in joining:
             callback_times.reset()
-            broker._connection_closed(member)
+            broker.managers.members.connection_closed(member)
             await asyncio.sleep(0)
             longest.append(callback_times.longest_s)
         while broker.managers.members._closed:

@@ -31,7 +31,7 @@ async def test_connections_that_end_together_are_removed_in_several_turns(
             )
         managers.members._pieces = Pieces(1, clock=itertools.count(step=0.1).__next__)
         for member in members:
-            broker._connection_closed(member)
+            broker.managers.members.connection_closed(member)
         await turn()
         assert len(managers.members.producers.groups["P"]) >= 450, "ten steps a turn, five turns"
         while managers.members.producers.groups:
@@ -55,7 +55,7 @@ async def test_an_error_for_one_connection_does_not_keep_the_others(
 
         monkeypatch.setattr(managers.members.consumers, "closing_steps", failing)
         for member in members:
-            broker._connection_closed(member)
+            broker.managers.members.connection_closed(member)
         for _ in range(20):
             await turn()
         assert not managers.members.producers.groups

@@ -17,11 +17,6 @@ from congreve.records.record import decode_records
 from congreve.remoting.errors import ConnectionLostError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
-from congreve.remoting.transport.connection import Connection, ConnectionLimits
-from congreve.remoting.transport.dispatcher import Dispatcher
-from congreve.remoting.transport.frame_reader import CommandSink
-from congreve.remoting.transport.peer_log import PeerLog
-from congreve.remoting.transport.read_buffer import read_buffer
 
 from ..tool import local_config
 
@@ -146,50 +141,3 @@ async def test_a_truncated_file_closes_the_connection_and_sends_no_wrong_byte(co
         again = await client.invoke(address, pull(MESSAGES - 1))
         assert [record.body for record in decode_records(again.body)] == [body_of(MESSAGES - 1)]
         await client.close()
-
-
-class Transport(asyncio.Transport):
-    """A transport with only the methods that a connection needs to decide about direct writes."""
-
-    def __init__(self, context: object) -> None:
-        self.known = {"socket": self, "sslcontext": context, "peername": ("127.0.0.1", 1)}
-        self.waiting = 0
-        self.closing = False
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self.known.get(name, default)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def fileno(self) -> int:
-        return 42
-
-
-async def test_no_write_bypasses_encryption_or_waiting_data():
-    encrypted, plain = (
-        Connection(
-            *(Dispatcher({}, PeerLog()), CommandSink(), read_buffer()),
-            limits=ConnectionLimits(),
-            on_close=lambda _: None,
-        )
-        for _ in range(2)
-    )
-    encrypted.connection_made(Transport(object()))
-    assert encrypted.idle_socket() == -1
-    transport = Transport(None)
-    plain.connection_made(transport)
-    assert plain.idle_socket() == 42
-    transport.waiting = 1
-    assert plain.idle_socket() == -1
-    transport.waiting, transport.closing = 0, True
-    assert plain.idle_socket() == -1
-    transport.closing = False
-    plain.connection_lost(None)
-    assert plain.idle_socket() == -1
