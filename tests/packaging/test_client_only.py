@@ -47,6 +47,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with congreve.serve(tmp_path_factory.mktemp("node")) as node:
+        # The first message of a topic makes files, which takes its time on a busy machine.
+        with node.producer("first", send_timeout_s=60) as producer:
+            producer.send(congreve.Message(topic="T", body=b"first"))
         yield node.address
 
 
@@ -99,7 +102,7 @@ def test_it_sends_and_receives(client_only: Path, address: str) -> None:
 def test_the_commands_that_ask_brokers_work(client_only: Path, address: str) -> None:
     run(client_only, "congreve", "send", "-n", address, "-t", "T", "-m", "hello")
     read = ("congreve", "cat", "-n", address, "-t", "T", "-o", "beginning", "-e")
-    assert run(client_only, *read) == "hello\n"
+    assert "hello" in run(client_only, *read).splitlines()
     assert re.search(r"^T\b", run(client_only, "congreve", "topic", "list", "-n", address), re.M)
     run(client_only, "congreve", "group", "list", "-n", address)
 
