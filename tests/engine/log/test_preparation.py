@@ -309,7 +309,6 @@ class CountedZeros:
     def prewrite(self, upto: int) -> None:
         self.zeros += 1
         assert self.needed.wait(WAIT_S)
-        time.sleep(0.05)  # take() waits for this
 
     def rename(self, segment: CountedZeros, path: str, base_offset: int) -> None:
         Path(self.path).rename(path)
@@ -325,8 +324,10 @@ def test_a_segment_gets_no_zeros_after_one_that_was_late(tmp_path: Path) -> None
         path = tmp_path / "commitlog" / f"{number * SEGMENT:020d}"
         preparation.begin(str(path), number * SEGMENT)
         if number:
-            wait_for(path)
-        backend.needed.set()
+            assert preparation._made is not None
+            preparation._made.result(WAIT_S)
+        else:
+            threading.Timer(0.1, backend.needed.set).start()
         preparation.take(str(path), number * SEGMENT)
         zeros.append(backend.zeros)
     assert zeros == [1, 1, 2]
