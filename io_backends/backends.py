@@ -1,14 +1,16 @@
 """The backends by their name in ioBackend, one row each."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
-from congreve.io_backends.mapped.mapped import MmapBackend
-from congreve.io_backends.pool import PoolBackend
 from congreve.io_backends.probe import PROBE_SIZE, uring_refusal
+
+if TYPE_CHECKING:
+    from congreve.io_backends.backend import Backend
 
 
 class Options(NamedTuple):
@@ -44,11 +46,18 @@ def refusal(name: str, folder: str, segment_size: int = PROBE_SIZE) -> str | Non
     return BACKENDS[name].refusal(folder, segment_size)
 
 
+# Each imports its backend itself: those who need only names do not load numpy.
+
+
 def _mmap(options: Options) -> Backend:
+    from congreve.io_backends.mapped.mapped import MmapBackend
+
     return MmapBackend(prewrites=options.prewrites)
 
 
 def _pool(options: Options) -> Backend:
+    from congreve.io_backends.pool import PoolBackend
+
     size = options.buffers * options.segment_size
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if options.locked and size > memory:
