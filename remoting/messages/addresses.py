@@ -19,7 +19,7 @@ def host_port(address: str) -> tuple[str, int]:
     if "," in address:
         raise HeaderError(f"{shown} is not an address: put ; between addresses")
     if ":" not in address and _HOST.fullmatch(address):
-        raise HeaderError(f"{shown} has no port: write HOST:PORT, such as {address}:9876")
+        raise HeaderError(f"{shown} has no port: write HOST:PORT")
     raise HeaderError(f"{shown} is not an address: write HOST:PORT")
 
 

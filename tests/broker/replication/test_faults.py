@@ -182,7 +182,7 @@ async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_pa
 
 
 def test_the_address_of_a_master_needs_a_port() -> None:
-    with pytest.raises(ConfigError, match=r"haMasterAddress: .* is not an address"):
+    with pytest.raises(ConfigError, match=r"haMasterAddress: .* has no port"):
         Broker(
             BrokerConfig().changed(
                 {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": "10.0.0.1"}
