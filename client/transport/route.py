@@ -269,8 +269,13 @@ class RouteCache:
         if task is None:
             task = asyncio.create_task(self._ask(topic))
             self._lookups[topic] = task
-            task.add_done_callback(lambda _: self._lookups.pop(topic, None))
+            task.add_done_callback(lambda done: self._looked_up(topic, done))
         return await asyncio.shield(task)
+
+    def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute | None]) -> None:
+        self._lookups.pop(topic, None)
+        if not task.cancelled():
+            task.exception()  # those who asked may be gone: nothing else takes their error
 
     async def fetch(self, topic: str) -> TopicRouteData:
         """Fetch the current route from the name servers. Raises RouteNotFoundError when no

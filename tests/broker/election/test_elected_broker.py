@@ -187,7 +187,7 @@ async def test_an_operator_chooses_the_master(
 
             async def is_known() -> bool:
                 rows = json.loads(await congreve("status", "--output", "json"))
-                assert [row["in sync"] for row in rows if row["member"] == 2] == [True]
+                assert [row["in_sync"] for row in rows if row["member"] == 2] == [True]
                 return [row["role"] for row in rows] == ["slave", "master"]
 
             await group.start(1)

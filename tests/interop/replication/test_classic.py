@@ -69,7 +69,7 @@ def test_a_slave_has_the_same_bytes_as_its_master(
     shown = java.mqadmin("clusterList", "-n", namesrv.address)
     assert [line.split()[2] for line in shown.splitlines() if replicas.name in line] == ["0", "1"]
     rows = replica_rows(namesrv, replicas.name)
-    assert [(row["role"], row["lag bytes"]) for row in rows] == (
+    assert [(row["role"], row["lag_bytes"]) for row in rows] == (
         [("master", ""), ("slave", 0)] if master == "java" else [("master", 0), ("slave", "")]
     )
     if slave == "congreve":
