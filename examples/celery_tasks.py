@@ -39,15 +39,13 @@ def stop_producer(**_: object) -> None:
         producers.pop().stop()
 
 
-@app.task
+@app.task(name="order")
 def order(number: int) -> str:
     """Returns the id of the message."""
     return producers[0].send(Message(topic="orders", body=b"%d" % number)).message_id
 
 
 if __name__ == "__main__":
-    from celery_tasks import order
-
     import congreve
 
     for name in ("queue", "control", "results"):
