@@ -275,7 +275,7 @@ class RouteCache:
     def _looked_up(self, topic: str, task: asyncio.Task[TopicRoute | None]) -> None:
         self._lookups.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # those who asked may be gone: nothing else takes their error
+            task.exception()  # its callers may be gone: nothing else takes its error
 
     async def fetch(self, topic: str) -> TopicRouteData:
         """Fetch the current route from the name servers. Raises RouteNotFoundError when no
