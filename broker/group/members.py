@@ -53,6 +53,7 @@ class Members:
         self._pieces = pieces
         self._notifier = GroupNotifier(pieces, self.consumers.groups.get)
         self._closed: deque[Connection] = deque()
+        self._forgets = False  # whether steps run that will see what is closed now
         self._forgetting = BackgroundJobs("removing the clients of closed connections", logger)
 
     async def stop(self) -> None:
@@ -66,21 +67,25 @@ class Members:
         One task serves all closed connections, because thousands may close at once.
         """
         self._closed.append(connection)
-        if not self._forgetting:
+        if not self._forgets:
+            self._forgets = True
             self._forgetting.begin(self._pieces.run(self._forgetting_steps()))
 
     def _forgetting_steps(self) -> Steps:
-        while self._closed:
-            connection = self._closed.popleft()
-            members = self.consumers.closing_steps(connection)
-            producers = self.producers.closing_steps(connection)
-            ids = self.ids.closing_steps(connection)
-            for steps in (members, producers, ids):
-                try:
-                    yield from steps
-                except Exception:
-                    logger.exception("cleaning up after %s:%d failed", *connection.peer)
-            yield
+        try:
+            while self._closed:
+                connection = self._closed.popleft()
+                members = self.consumers.closing_steps(connection)
+                producers = self.producers.closing_steps(connection)
+                ids = self.ids.closing_steps(connection)
+                for steps in (members, producers, ids):
+                    try:
+                        yield from steps
+                    except Exception:
+                        logger.exception("cleaning up after %s:%d failed", *connection.peer)
+                yield
+        finally:
+            self._forgets = False
 
     def account_of(self, request: RemotingCommand) -> str | None:
         """The access key of the account that a checked request is of; None without accounts."""
