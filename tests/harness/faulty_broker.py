@@ -36,7 +36,7 @@ def faulty(failpoint: Failpoint) -> FaultyFileSystem:
 
 def main(failpoint: str, config_file: str, namesrv_address: str) -> None:
     """Run the broker until SIGTERM."""
-    config, _ = load_config(Path(config_file), {"namesrvAddr": namesrv_address})
+    config, *_ = load_config(Path(config_file), {"namesrvAddr": namesrv_address})
     files = faulty(msgspec.json.decode(failpoint, type=Failpoint))
 
     async def enter(stack: AsyncExitStack) -> str:
