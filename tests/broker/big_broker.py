@@ -47,6 +47,9 @@ class Member:
     def write(self, data: bytes) -> None:
         pass
 
+    def tell_lane(self, kind: int, data: bytes) -> None:
+        pass
+
     async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         return command.reply(0, body=b"{}")
 
