@@ -1,5 +1,7 @@
 """What another broker has deleted in a store since this one's last checkpoint."""
 
+from functools import cached_property
+
 from congreve.engine.config import StoreConfig
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.io_backends.files.file_system import FileSystem
@@ -34,7 +36,9 @@ class DeletedTopics:
         name = str(topic)
         if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
             return False
-        return not self._has_queues(name) and (self._is_newer or self._has_no_row(name))
+        if self._has_queues(name):
+            return False
+        return self._is_newer or (self._rows is not None and f'"{name}"'.encode() not in self._rows)
 
     def _has_queues(self, name: str) -> bool:
         try:
@@ -42,8 +46,10 @@ class DeletedTopics:
         except OSError:
             return False
 
-    def _has_no_row(self, name: str) -> bool:
+    @cached_property
+    def _rows(self) -> bytes | None:
+        """The text of topics.json, None without the file: read once for all topics."""
         try:
-            return f'"{name}"'.encode() not in self._files.read_all(self._table)
+            return self._files.read_all(self._table)
         except OSError:
-            return False
+            return None
