@@ -15,7 +15,7 @@ import click
 
 from congreve.base.errors import CongreveError
 from congreve.base.extras import missing_package
-from congreve.console.option_types import FiniteRange
+from congreve.console.option_types import FiniteRange, KeyValue, Pairs
 from congreve.console.report import done, output_option, print_json
 
 if TYPE_CHECKING:
@@ -32,13 +32,6 @@ Command = Callable[..., None]
 @click.group(help="Copy topics into Iceberg tables.")
 def lake() -> None:
     """The commands need the extra `lake`."""
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--property")
-    return key, value
 
 
 def _with(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -60,7 +53,11 @@ _table_options = _with(
         "--catalog", help="URI of a SQL or REST catalog; default: SQLite in the warehouse."
     ),
     click.option(
-        "--property", "properties", multiple=True, help="KEY=VALUE for pyiceberg (S3, ...)."
+        "--property",
+        "properties",
+        multiple=True,
+        type=KeyValue(),
+        help="A property of pyiceberg (S3, ...).",
     ),
     click.option("--table", help="NAMESPACE.NAME; default: rocketmq.TOPIC."),
 )
@@ -413,7 +410,7 @@ def _topic_table(
     *,
     warehouse: str,
     catalog: str | None,
-    properties: tuple[str, ...],
+    properties: Pairs,
     table: str | None,
     partition: str,
     drop_bodies: bool = False,
@@ -423,7 +420,7 @@ def _topic_table(
         from congreve.lake.table import TopicTable, open_catalog
     except ModuleNotFoundError as error:
         raise missing_package(error, "lake") or error from error
-    tables = open_catalog(warehouse, catalog, dict(map(_key_value, properties)))
+    tables = open_catalog(warehouse, catalog, dict(properties))
     schema = SCHEMA.remove(SCHEMA.get_field_index("body")) if drop_bodies else SCHEMA
     return TopicTable(tables, table or f"rocketmq.{topic}", schema, partition)
 

@@ -1,4 +1,4 @@
-"""Types of the values that options take: times and numbers."""
+"""Types of the values that options take: times, numbers, pairs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import click
 
 from congreve.base.settings import LONG_MAX
 
+Pairs = tuple[tuple[str, str], ...]
+"""What a command gets from a repeatable option of KeyValue."""
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -46,3 +48,22 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+class KeyValue(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE as a pair; blanks around the key are not part of it, unless it `keeps_blanks`."""
+
+    def __init__(self, key: str = "KEY", *, keeps_blanks: bool = False) -> None:
+        self.name = f"{key}=VALUE"
+        self._keeps_blanks = keeps_blanks
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """The key, which is not empty, and the value."""
+        key, equals, text = str(value).partition("=")
+        if not self._keeps_blanks:
+            key = key.strip()
+        if not equals or not key:
+            self.fail(f"{value!r} is not {self.name}", param, ctx)
+        return key, text

@@ -12,6 +12,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
 from congreve.console.connection import ask, cluster_options
+from congreve.console.option_types import KeyValue, Pairs
 from congreve.console.report import Rows, output_option, show
 
 broker_option = click.option(
@@ -119,16 +120,23 @@ def show_settings(
 
 
 @config.command("set", help="Change settings of running brokers, which save them.")
-@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("changes", nargs=-1, required=True, type=KeyValue(), metavar="KEY=VALUE...")
 @broker_option
 @click.option("--all", "every", is_flag=True, help="On every master.")
 @cluster_options
 @output_option
 def set_settings(
-    changes: tuple[str, ...], brokers: tuple[str, ...], every: bool, namesrv: str, output: str
+    changes: Pairs,
+    brokers: tuple[str, ...],
+    every: bool,
+    namesrv: str,
+    output: str,
 ) -> None:
     """Change settings of masters (mqadmin: updateBrokerConfig)."""
-    wanted = dict(map(_key_value, changes))
+    wanted = {key: value.strip() for key, value in changes}
+    for pair in changes:
+        if "\n" in "".join(pair):
+            raise click.BadParameter(f"{'='.join(pair)!r} has more than one line")
 
     async def question(admin: AdminClient) -> Rows:
         masters = await _masters(admin, brokers)
@@ -153,13 +161,6 @@ def set_settings(
         return rows
 
     show(ask(namesrv, question), output)
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or "\n" in text:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 async def _masters(admin: AdminClient, names: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
 from congreve.client.results import SendResult
 from congreve.console.connection import cluster_options, connection
-from congreve.console.option_types import Time
+from congreve.console.option_types import KeyValue, Pairs, Time
 from congreve.console.report import output_option, print_json
 
 READ_BYTES = 64 * 1024
@@ -33,7 +33,7 @@ GROUP = "CONGREVE_CLI"
     "--property",
     "properties",
     multiple=True,
-    metavar="NAME=VALUE",
+    type=KeyValue("NAME", keeps_blanks=True),
     help="A property of each message; repeatable.",
 )
 @click.option("-q", "--queue", metavar="[BROKER:]ID", help="Only to this queue.")
@@ -46,7 +46,7 @@ def send(
     message: str | None,
     tags: str | None,
     keys: str | None,
-    properties: tuple[str, ...],
+    properties: Pairs,
     queue: str | None,
     delay_level: int,
     deliver_ms: int,
@@ -59,20 +59,13 @@ def send(
         body=b"",
         tags=tags,
         keys=keys,
-        properties=dict(map(_name_value, properties)),
+        properties=dict(properties),
         delay_level=delay_level,
         deliver_ms=deliver_ms,
     )
     # fsencode restores the bytes of the argument as the shell passed them.
     bodies = lines() if message is None else [[os.fsencode(message)]]
     send_bodies(namesrv, pattern, bodies, queue, output)
-
-
-def _name_value(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
-    return name, value
 
 
 def stdin() -> io.BufferedReader | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from congreve.console.option_types import KeyValue, Pairs
+
 if TYPE_CHECKING:
     from congreve.broker.config import BrokerConfig
 
@@ -22,7 +24,7 @@ def config_options(command: F) -> F:
             "--set",
             "settings",
             multiple=True,
-            metavar="KEY=VALUE",
+            type=KeyValue(),
             help="A further setting, as in broker.conf. Overrides the file.",
         ),
         click.option(
@@ -45,7 +47,7 @@ def config_options(command: F) -> F:
 
 
 def read_config(
-    config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...]
+    config_file: Path | None, namesrv_addr: str | None, settings: Pairs
 ) -> BrokerConfig:
     """The settings of the file and the options; keys without effect are printed.
 
@@ -53,7 +55,7 @@ def read_config(
     """
     from congreve.broker.broker_conf import load_config, without_effect
 
-    overrides = dict(parse_setting(text) for text in settings)
+    overrides = dict(settings)
     if namesrv_addr:
         overrides["namesrvAddr"] = namesrv_addr
     loaded = load_config(config_file, overrides)
@@ -61,11 +63,3 @@ def read_config(
         where = f"{config_file}:{line}: " if line else ""
         click.echo(f"congreve: {where}{without_effect(key)}", err=True)
     return loaded.config
-
-
-def parse_setting(text: str) -> tuple[str, str]:
-    """The key and the value of KEY=VALUE. Raises click.BadParameter."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    return key.strip(), value

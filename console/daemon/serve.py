@@ -18,10 +18,11 @@ from pathlib import Path
 import click
 
 from congreve.base.errors import CongreveError
-from congreve.console.daemon.broker_conf import config_options, parse_setting, read_config
+from congreve.console.daemon.broker_conf import config_options, read_config
 from congreve.console.daemon.daemon_log import log_options, start_log
 from congreve.console.daemon.notify import Notifier
 from congreve.console.daemon.short_collections import ShortCollections
+from congreve.console.option_types import KeyValue, Pairs
 from congreve.console.report import tls_file_option
 
 PORT = click.IntRange(0, 65535)
@@ -90,7 +91,7 @@ METRICS_PORT = 5557
     "--set",
     "settings",
     multiple=True,
-    metavar="KEY=VALUE",
+    type=KeyValue(),
     help="A further setting of the broker, as in broker.conf.",
 )
 @log_options
@@ -106,7 +107,7 @@ def run(
     metrics_port: int,
     tls_config: str,
     pair: str | None,
-    settings: tuple[str, ...],
+    settings: Pairs,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -122,7 +123,7 @@ def run(
         "tlsConfigFile": tls_config,
         "metricsPort": _metrics_port(metrics_port),
         **({} if pair is None else {"pairAddress": pair}),
-        **dict(parse_setting(text) for text in settings),
+        **dict(settings),
     }
 
     async def enter(stack: AsyncExitStack) -> str:
@@ -210,7 +211,7 @@ def namesrv(
 def broker(
     config_file: Path | None,
     namesrv_addr: str | None,
-    settings: tuple[str, ...],
+    settings: Pairs,
     log_format: str,
     log_level: str,
 ) -> None:

@@ -13,7 +13,7 @@ import click
 
 from congreve.console.connection import access_option, connection, tls_option
 from congreve.console.daemon.broker_conf import config_options, read_config
-from congreve.console.option_types import FiniteRange
+from congreve.console.option_types import FiniteRange, Pairs
 from congreve.console.report import done, output_option, show
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def election() -> None:
 @access_option
 @output_option
 def status(
-    config_file: Path | None, namesrv_addr: str | None, settings: tuple[str, ...], output: str
+    config_file: Path | None, namesrv_addr: str | None, settings: Pairs, output: str
 ) -> None:
     """Print a row for each member that is registered or in the in-sync set."""
     config = read_config(config_file, namesrv_addr, settings)
@@ -69,7 +69,7 @@ def transfer(
     timeout: float,
     config_file: Path | None,
     namesrv_addr: str | None,
-    settings: tuple[str, ...],
+    settings: Pairs,
     output: str,
 ) -> None:
     """Nothing is lost: first the master waits until its slaves have all messages."""
@@ -93,7 +93,7 @@ def elect(
     timeout: float,
     config_file: Path | None,
     namesrv_addr: str | None,
-    settings: tuple[str, ...],
+    settings: Pairs,
     output: str,
 ) -> None:
     """The last resort, when no member of the in-sync set comes back."""
@@ -123,7 +123,7 @@ def replace(
     timeout: float,
     config_file: Path | None,
     namesrv_addr: str | None,
-    settings: tuple[str, ...],
+    settings: Pairs,
     output: str,
 ) -> None:
     """The last store of the number is no member any more; the group loses nothing."""

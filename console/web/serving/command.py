@@ -20,6 +20,7 @@ from congreve.base.extras import missing_package
 from congreve.console.connection import connection, namesrv_option
 from congreve.console.daemon.daemon_log import log_options, start_log
 from congreve.console.daemon.notify import Notifier
+from congreve.console.option_types import KeyValue, Pairs
 
 if TYPE_CHECKING:
     from congreve.console.web.options import Options
@@ -89,7 +90,7 @@ LARGE_BLOCK = 128 << 10
     "--lake-property",
     "lake_properties",
     multiple=True,
-    metavar="KEY=VALUE",
+    type=KeyValue(),
     help="A property of pyiceberg's catalog and files; repeatable.",
 )
 @click.option(
@@ -111,7 +112,7 @@ def console(
     audit_log: Path | None,
     lake: str | None,
     lake_catalog: str | None,
-    lake_properties: tuple[str, ...],
+    lake_properties: Pairs,
     lake_broker: str,
     stop_with_stdin: bool,
     log_format: str,
@@ -141,7 +142,7 @@ def console(
         bodies_for=bodies_for,
         lake=lake,
         lake_catalog=lake_catalog,
-        lake_properties=tuple(map(_key_value, lake_properties)),
+        lake_properties=lake_properties,
         lake_broker=lake_broker,
     )
     if stop_with_stdin:
@@ -186,13 +187,6 @@ def return_large_blocks() -> None:
     """
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-
-
-def _key_value(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--lake-property")
-    return key, value
 
 
 def _stop_with_stdin() -> None:
