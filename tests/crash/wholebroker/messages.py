@@ -312,7 +312,11 @@ class MessageRequests(Requests):
             copies.at_once = True
 
     def reply(self) -> None:
-        """Reply to itself: the broker pushes a reply to the requester, and stores it."""
+        """Reply to itself: the broker pushes a reply to the requester, and stores it.
+
+        A connection has its newest ids only, and this one has named others since it registered.
+        """
+        register_producer(self._session, self._name)
         number = self._history.next_number()
         copies = self._history.message(REPLY_TOPIC, number)
         copies.ask()
