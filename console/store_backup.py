@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import time
@@ -15,6 +14,7 @@ import msgspec
 from congreve.base.errors import CongreveError
 from congreve.base.version import __version__
 from congreve.engine.state.identity import IdentityFile
+from congreve.io_backends.files.file_system import DISK, File
 
 MARK = "backup.json"
 """Written last: a folder without it is no complete backup."""
@@ -154,51 +154,32 @@ class _Copy:
             for name in sorted(os.listdir(source)):
                 self.tree(source / name, target / name)
             shutil.copystat(source, target)
-            _sync(target)
+            DISK.sync_folder(str(target))
             return
         with suppress(FileNotFoundError):
             self._file(source, target)
 
     def _file(self, source: Path, target: Path) -> None:
-        with source.open("rb") as read:
+        with DISK.open(str(source), os.O_RDONLY) as read:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as written:
-                size = os.fstat(read.fileno()).st_size
-                for begin, end in _data(read.fileno(), size):
-                    self._range(read.fileno(), written.fileno(), begin, end)
-                written.truncate(size)
-                os.fsync(written.fileno())
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with DISK.open(str(target), flags) as written:
+                size = os.fstat(read.descriptor).st_size
+                at = 0
+                while at < size and (part := DISK.next_data(read, at)):
+                    begin, at = part
+                    self._range(read, written, begin, min(at, size))
+                DISK.truncate(written, size)
+                DISK.sync(written)
         shutil.copystat(source, target)
         self.files += 1
 
-    def _range(self, source: int, target: int, begin: int, end: int) -> None:
+    def _range(self, source: File, target: File, begin: int, end: int) -> None:
         while begin < end:
-            piece = os.pread(source, min(PIECE, end - begin), begin)
+            piece = DISK.read(source, min(PIECE, end - begin), begin)
             if not piece:
                 return
-            os.pwrite(target, piece, begin)
+            DISK.write(target, piece, begin)
             begin += len(piece)
             self.bytes += len(piece)
             self._progress(len(piece))
-
-
-def _data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a file that are no holes."""
-    at = 0
-    while at < size:
-        try:
-            begin = os.lseek(file, at, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        at = min(os.lseek(file, begin, os.SEEK_HOLE), size)
-        yield begin, at
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
