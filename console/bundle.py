@@ -11,7 +11,7 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,10 @@ LOG_BYTES = 1 << 20
 """The end of each log file that is taken."""
 BLANK = "(blanked)"
 PACKAGES = ("click", "msgspec", "uvloop", "numpy", "pyarrow", "pyiceberg", "pyspark", "starlette")
-_SECRET = re.compile(r"secret|password|passwd|token|credential|accesskey|authorization", re.I)
+_NAMES = "secret|password|passwd|token|credential|accesskey|authorization"
+_SECRET = re.compile(_NAMES, re.I)
 _ASSIGNED = re.compile(
-    r"(?P<key>[\w.\-]*(?:secret|password|passwd|token|credential|accesskey|authorization)[\w.\-]*)"
+    rf"(?P<key>[\w.\-]*(?:{_NAMES})[\w.\-]*)"
     r"(?P<mark>[\"']?\s*[=:]\s*)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}]+(?:[ \t]+[^\s,;}=:]+)?)",
     re.I,
 )
@@ -145,8 +146,11 @@ def _settings(config_file: Path) -> dict[str, str]:
     """All settings, with their defaults; secrets are blanked by their keys."""
     from congreve.broker.broker_conf import load_config
 
-    texts = load_config(config_file).config.as_properties().items()
-    return {key: BLANK if text and _SECRET.search(key) else text for key, text in texts}
+    return _blank(load_config(config_file).config.as_properties())
+
+
+def _blank(settings: Mapping[str, str]) -> dict[str, str]:
+    return {key: BLANK if text and _SECRET.search(key) else text for key, text in settings.items()}
 
 
 def _store(root: Path, config_file: Path | None) -> object:
@@ -200,10 +204,7 @@ def _cluster(namesrv: str) -> object:
                 try:
                     figures: object = {
                         "runtime": await reports.runtime(),
-                        "settings": {
-                            key: BLANK if value and _SECRET.search(key) else value
-                            for key, value in (await reports.settings()).items()
-                        },
+                        "settings": _blank(await reports.settings()),
                     }
                 except CongreveError as error:
                     figures = {"error": str(error)}
