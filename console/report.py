@@ -21,6 +21,8 @@ Shown = Mapping[str, Callable[[Any], str]]
 """How a table shows the values of columns; in JSON they stay as they are."""
 WIDTH_MAX = 10_000
 """Characters of a line."""
+BODY_SHOWN = 60
+"""Bytes of a message's body in a table."""
 GAP = "  "
 EMPTY = "-"
 
@@ -116,6 +118,11 @@ def is_terminal() -> bool:
 def shown_time(milliseconds: int) -> str:
     """A time of a table: local, to the second, as options take it."""
     return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%dT%H:%M:%S}"
+
+
+def shown_body(body: bytes) -> str:
+    """The beginning of a message's body, in a table."""
+    return body[:BODY_SHOWN].decode(errors="replace")
 
 
 def shown_age(milliseconds: int) -> str:

@@ -15,8 +15,8 @@ from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.subscription import Sql
 from congreve.client.transport.route import MASTER_ID
-from congreve.console.cluster.send import GROUP, lines, send_bodies, stdin
-from congreve.console.connection import cluster_options, connection
+from congreve.console.cluster.send import lines, send_bodies, stdin
+from congreve.console.connection import GROUP, cluster_options, connection
 from congreve.console.option_types import Time
 from congreve.console.report import output_option, print_json, shown_time
 from congreve.records.filter.kinds import ALL

@@ -13,10 +13,9 @@ from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
 from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import FiniteRange, Time
-from congreve.console.report import Rows, output_option, show, shown_time
+from congreve.console.report import Rows, output_option, show, shown_body, shown_time
 
 T = TypeVar("T")
-BODY_SHOWN = 60
 
 
 @click.group(help="List, count and resend dead letters.")
@@ -87,7 +86,7 @@ def list_letters(
                 "retries": letter.reconsume_times,
                 "resent": letter.is_resent,
                 "keys": letter.message.keys or "",
-                "body": letter.message.body[:BODY_SHOWN].decode(errors="replace"),
+                "body": shown_body(letter.message.body),
             }
             for letter in letters
         ]

@@ -12,12 +12,11 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import Time
-from congreve.console.report import Rows, output_option, show, shown_time
+from congreve.console.report import Rows, output_option, show, shown_body, shown_time
 
 if TYPE_CHECKING:
     from congreve.client.admin.lookup import Found, MessageLookup, SearchResult
 
-BODY_SHOWN = 60
 KEY_RESULTS = 64
 """A broker returns no more messages of a key."""
 
@@ -142,7 +141,7 @@ def _body(body: bytes | None, fault: str | None, output: str) -> dict[str, str |
     if body is None:
         return {"body": fault}
     if output == "table":
-        return {"body": body[:BODY_SHOWN].decode(errors="replace")}
+        return {"body": shown_body(body)}
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

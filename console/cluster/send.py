@@ -15,12 +15,11 @@ from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
 from congreve.client.results import SendResult
-from congreve.console.connection import cluster_options, connection
+from congreve.console.connection import GROUP, cluster_options, connection
 from congreve.console.option_types import KeyValue, Pairs, Time
 from congreve.console.report import output_option, print_json
 
 READ_BYTES = 64 * 1024
-GROUP = "CONGREVE_CLI"
 
 
 @click.command(help="Send one message, or each line of stdin as a message.")

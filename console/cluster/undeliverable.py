@@ -12,13 +12,10 @@ from congreve.client.admin.queue_reader import QueueReader, readers
 from congreve.client.errors import RouteNotFoundError
 from congreve.client.message import Message
 from congreve.client.received import ReceivedMessage
-from congreve.console.connection import ask, cluster_options, connection
-from congreve.console.report import Rows, output_option, show, shown_time
+from congreve.console.connection import GROUP, ask, cluster_options, connection
+from congreve.console.report import Rows, output_option, show, shown_body, shown_time
 from congreve.records.message.properties import NAMES, REAL_QUEUE_ID, REAL_TOPIC
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
-
-GROUP = "CONGREVE_CLI"
-BODY_SHOWN = 60
 
 
 @click.group(help="Show delayed messages that were set aside, and send them again.")
@@ -47,7 +44,7 @@ def list_messages(count: int, namesrv: str, output: str) -> None:
             "queue": each.properties.get(REAL_QUEUE_ID),
             "stored_ms": each.store_timestamp,
             "keys": each.keys,
-            "body": each.body[:BODY_SHOWN].decode(errors="replace"),
+            "body": shown_body(each.body),
         }
         for each in ask(namesrv, question)
     ]
