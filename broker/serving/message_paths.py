@@ -97,14 +97,14 @@ class MessagePaths:
         store = self._managers.store
         pulls = LanePulls(
             store,
-            self.pulls.validated_pulls,
+            self.pulls.validation.pulls,
             self._quotas,
             watcher=watcher_of_lane(number),
             ended_kind=PULL_ENDED_KIND,
             unreadable_kind=PULL_UNREADABLE_KIND,
             waiting_bytes_max=WAITING_BYTES_MAX // self._managers.config.network_threads,
         )
-        self.pulls.follow_lane(pulls.table)
+        self.pulls.validation.follow_lane(pulls.table)
         return LaneSends(
             self._new_fast_path(),
             pulls,
@@ -153,13 +153,13 @@ class MessagePaths:
             with self._rpc_times.waited(waited_s), self.pulls.given_back(number):
                 protocol.on_frame(data)
         elif kind == PULL_UNREADABLE_KIND:
-            self.pulls.wait_for_disk(protocol, data)
+            self.pulls.unreadable.add(protocol, data)
         else:
             protocol.write(self.group_commit.not_durable(data, number))
 
     def recheck_pulls(self) -> None:
         """Answer all waiting pulls: some may not be permitted any more."""
-        self.pulls.validated_pulls.note_change()
+        self.pulls.validation.pulls.note_change()
         for lane in self.lanes:
             lane.end_pulls()
 
@@ -179,7 +179,7 @@ class MessagePaths:
         """Answer all waiting pulls that the broker stops; their connections are closed next."""
         self.pulls.stop()
         for lane in self.lanes:
-            lane.dismiss(self.pulls.stopping_remark.encode())
+            lane.dismiss(self.pulls.answers.stopping_remark.encode())
 
     @property
     def stored_by_fast_path(self) -> int:

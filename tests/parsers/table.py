@@ -61,6 +61,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/commit/recode.py": "splits answers that this broker wrote",
     "broker/serving/fastpath.pyx": "tests/broker/serving/test_fastpath.py",
     "broker/serving/message_paths.py": _HANDS_ON,
+    "broker/pull/unreadable_pulls.py": _HANDS_ON,
     "broker/pull/processor.py": _HANDS_ON,
     "broker/transaction/fast.pyx": "tests/broker/transaction/test_fast.py",
     "client/pull/bulk_reader.py": _HANDS_ON,

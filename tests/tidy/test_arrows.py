@@ -28,7 +28,6 @@ TABLES = frozenset({"congreve.console.main"})
 """Modules that name a module for each row of a table, and import it when it is needed."""
 LARGE = {
     "congreve.broker.pull.lanes.pulls": 26,
-    "congreve.broker.pull.processor": 32,
     "congreve.broker.serving.message_paths": 26,
 }
 """Modules that are still to be divided, with their imports, which must not grow."""
