@@ -22,12 +22,12 @@ ROUND_TRIP = """
 import asyncio, sys
 from congreve.client import *
 
-address = sys.argv[1]
+address, topic = sys.argv[1:]
 with SyncProducer(address, group="p") as producer:
-    sent = producer.send(Message(topic="orders", body=b"x" * 9000, tags="A"))
-    producer.send_many("orders", [b"one", b"two"])
-    producer.send_batch([Message(topic="orders", body=b"three")])
-with SyncLitePullConsumer(address, group=sys.argv[2], topics={"orders": "*"},
+    sent = producer.send(Message(topic=topic, body=b"x" * 9000, tags="A"))
+    producer.send_many(topic, [b"one", b"two"])
+    producer.send_batch([Message(topic=topic, body=b"three")])
+with SyncLitePullConsumer(address, group="g", topics={topic: "*"},
         consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
     got = []
     while len(got) < 4:
@@ -36,7 +36,7 @@ assert sorted(message.body for message in got)[:3] == [b"one", b"three", b"two"]
 
 async def ask():
     async with AdminClient(address) as admin:
-        assert "orders" in await admin.topics()
+        assert topic in await admin.topics()
 
 asyncio.run(ask())
 """

@@ -298,6 +298,7 @@ class CountedZeros:
 
     def __init__(self) -> None:
         self.zeros = 0
+        self.begun = threading.Event()
         self.needed = threading.Event()
         self.path = ""
 
@@ -308,6 +309,7 @@ class CountedZeros:
 
     def prewrite(self, upto: int) -> None:
         self.zeros += 1
+        self.begun.set()
         assert self.needed.wait(WAIT_S)
 
     def rename(self, segment: CountedZeros, path: str, base_offset: int) -> None:
@@ -327,6 +329,7 @@ def test_a_segment_gets_no_zeros_after_one_that_was_late(tmp_path: Path) -> None
             assert preparation._made is not None
             preparation._made.result(WAIT_S)
         else:
+            assert backend.begun.wait(WAIT_S)
             threading.Timer(0.1, backend.needed.set).start()
         preparation.take(str(path), number * SEGMENT)
         zeros.append(backend.zeros)

@@ -64,7 +64,7 @@ def test_no_file_is_made_for_a_removed_topic(table, maker) -> None:
 
 
 def test_after_a_failure_the_append_has_the_reason(tmp_path: Path) -> None:
-    failing = FaultyFileSystem(DISK, Failpoint("create_map", "T", errno.ENOSPC, times=2))
+    failing = FaultyFileSystem(DISK, Failpoint("create_map", "/T", errno.ENOSPC, times=2))
     table = QueueTable(tmp_path / "consumequeue", 6_000, files=failing)
     maker = QueueFileMaker(table, threading.RLock())
     maker.make("T", 0).result()

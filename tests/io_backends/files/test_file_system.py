@@ -90,13 +90,13 @@ def test_each_call_can_fail(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_of_mapped_bytes_is_a_sync_error(tmp_path: Path) -> None:
-    faulty = FaultyFileSystem(DISK, Failpoint("sync", "in/mapped", errno.ENOSPC))
+    faulty = FaultyFileSystem(DISK, Failpoint("sync", "/in/mapped", errno.ENOSPC))
     with pytest.raises(SyncError):
         use_all(faulty, tmp_path)
 
 
 def test_a_failpoint_fires_as_often_as_configured(tmp_path: Path) -> None:
-    faulty = FaultyFileSystem(DISK, Failpoint("create", "x", errno.ENOSPC, nth=2, times=2))
+    faulty = FaultyFileSystem(DISK, Failpoint("create", "/x", errno.ENOSPC, nth=2, times=2))
     flags = os.O_WRONLY | os.O_CREAT
     refused = []
     for name in ("x1", "y", "x2", "x3", "x4"):
@@ -109,7 +109,7 @@ def test_a_failpoint_fires_as_often_as_configured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("does", "left"), [("before", False), ("after", True)])
 def test_a_process_ends_before_or_after_the_call(tmp_path: Path, does: str, left: bool) -> None:
-    point = Failpoint("make_folder", "in", does)  # type: ignore[arg-type]
+    point = Failpoint("make_folder", "/in", does)  # type: ignore[arg-type]
     with pytest.raises(EndedError):
         use_all(FaultyFileSystem(DISK, point, end), tmp_path)
     assert (tmp_path / "in").exists() is left
@@ -117,13 +117,13 @@ def test_a_process_ends_before_or_after_the_call(tmp_path: Path, does: str, left
 
 def test_a_slow_call_is_delayed(tmp_path: Path) -> None:
     waits: list[float] = []
-    point = Failpoint("write", "in/a", "slow", times=100)
+    point = Failpoint("write", "/in/a", "slow", times=100)
     use_all(FaultyFileSystem(DISK, point, sleep=waits.append), tmp_path)
     assert waits == [SLOW_S]
 
 
 def test_a_short_write_writes_half(tmp_path: Path) -> None:
-    files = FaultyFileSystem(DISK, Failpoint("write", "a", "short"))
+    files = FaultyFileSystem(DISK, Failpoint("write", "/a", "short"))
     with pytest.raises(OSError, match="No space left"):
         use_all(files, tmp_path)
     assert (tmp_path / "in" / "a").read_bytes() == b"hello"
