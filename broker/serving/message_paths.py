@@ -68,7 +68,6 @@ class MessagePaths:
         self._access = access
         self._arrived = arrived
         self._rpc_times = rpc_times
-        self._slow = slow
         self.topics = TopicTable(store.log.lock)
         self.lanes: list[LaneSends] = []
         self._confirm = confirm

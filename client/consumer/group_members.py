@@ -1,4 +1,4 @@
-"""Who is in a group, as the brokers of a topic know it."""
+"""The client ids of the members of a consumer group."""
 
 from congreve.base.errors import CongreveError
 from congreve.client.errors import RouteNotFoundError

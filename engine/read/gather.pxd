@@ -123,9 +123,7 @@ cdef class Gather:
     cdef list views(self)
     cdef object view(self, int32_t i, int64_t skipped)
     cdef void copy_to(self, char *at) noexcept nogil
-    # If the result is one large piece of the log: the file that holds it, so that the kernel can
-    # send its pages.
-    cdef bint in_one_piece(self) noexcept nogil
+    # The file that holds the first piece of the log, so that the kernel can send its pages.
     cdef FilePart file_part(self) noexcept nogil
 
     cdef void find_descriptor(self, int32_t segment) noexcept with gil

@@ -406,9 +406,6 @@ cdef class Gather:
     cdef bint in_views(self) noexcept nogil:
         return self.size >= self.span_count * VIEW_MIN
 
-    cdef bint in_one_piece(self) noexcept nogil:
-        return self.span_count == 1 and self.size >= VIEW_MIN
-
     cdef void copy_to(self, char *at) noexcept nogil:
         cdef Span *span
         cdef int32_t i

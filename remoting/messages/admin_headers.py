@@ -34,12 +34,6 @@ class DeleteTopicFromNamesrvRequestHeader(Header):
     cluster_name: str | None = None
 
 
-class GetBrokerConfigResponseHeader(Header):
-    """GET_BROKER_CONFIG; `version` is a DataVersion as JSON."""
-
-    version: str
-
-
 class DeleteSubscriptionGroupRequestHeader(Header):
     """DELETE_SUBSCRIPTIONGROUP."""
 
@@ -189,19 +183,6 @@ class ResumeCheckHalfMessageRequestHeader(Header):
     """RESUME_CHECK_HALF_MESSAGE; `msg_id` is the offset id of the half message."""
 
     msg_id: str | None = None
-
-
-class RegisterFilterServerRequestHeader(Header):
-    """REGISTER_FILTER_SERVER."""
-
-    filter_server_addr: str
-
-
-class RegisterFilterServerResponseHeader(Header):
-    """Answer to REGISTER_FILTER_SERVER."""
-
-    broker_name: str
-    broker_id: Int64
 
 
 class GetRouteInfoRequestHeader(Header):

@@ -45,8 +45,6 @@ class TlsRelay(threading.Thread):
         self._tls = tls
         self._timeout_s = timeout_s
         self._opened = opened
-        self.shakes_hands = True
-        """Whether the handshake is not complete yet."""
         self.error: OSError | None = None
         """What ended the connection; None if one end was closed."""
 
@@ -63,8 +61,6 @@ class TlsRelay(threading.Thread):
             except (OSError, NotEncryptedError) as error:
                 self._report(error)
                 return
-            finally:
-                self.shakes_hands = False
             with own:
                 self._report(plain)
                 try:

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.quota_limits import Limits, Names, Use, charged_names
-from congreve.broker.quotas.held_place import HeldPlace, take_place
 from congreve.broker.quotas.quota_table import QuotaTable
 
 TOPIC, GROUP, ACCOUNT, ADDRESS = range(4)
@@ -20,10 +19,6 @@ def table_of(kind: int, name: bytes, **limits: int) -> QuotaTable:
     table = QuotaTable()
     table.set_rates(kind, name, Limits(**limits).rates)
     return table
-
-
-def place(table: QuotaTable, group: str = "G") -> HeldPlace | None:
-    return take_place(table, names(group=group), counts=True)
 
 
 def passed(table: QuotaTable, count: int, at: int, who: Names | None = None) -> int:
@@ -83,44 +78,6 @@ def test_defaults_apply_to_names_without_a_quota() -> None:
     table.set_default(TOPIC, Limits().rates)
     assert not table
     assert passed(table, 10, BEGIN) == 10
-
-
-def test_pulls_that_wait_have_places() -> None:
-    table = table_of(GROUP, b"G", held_pulls=2)
-    first, second = place(table), place(table)
-    assert first is not None and second is not None
-    assert place(table) is None
-    assert place(table, group="other") is not None
-    assert table.limited(GROUP, b"G") == (0, 0, 0, 0, 1)
-    assert passed(table, 100, BEGIN) == 100
-    del first
-    third = place(table)
-    assert third is not None
-    # A place that was taken before there were other limits is given back, too.
-    table.set_rates(GROUP, b"G", Limits(held_pulls=1).rates)
-    del second
-    assert place(table) is None
-    del third
-    assert place(table) is not None
-
-
-def test_a_pull_without_a_place_takes_none_of_others() -> None:
-    table = table_of(GROUP, b"G", held_pulls=1)
-    table.set_rates(ADDRESS, bytes(4), Limits(held_pulls=2).rates)
-    kept = [place(table) for _ in range(5)]
-    assert [each is not None for each in kept] == [True, False, False, False, False]
-    assert place(table, group="other") is not None
-
-
-def test_a_name_whose_pulls_wait_is_not_forgotten() -> None:
-    table = QuotaTable(names_max=1)
-    table.set_default(GROUP, Limits(held_pulls=1).rates)
-    taken = place(table, group="a")
-    assert taken is not None
-    assert passed(table, 1, BEGIN + 9 * SECOND, names(group="b")) == 1
-    assert place(table, group="a") is None
-    del taken
-    assert place(table, group="a") is not None
 
 
 def test_new_limits_keep_the_debt() -> None:

@@ -7,14 +7,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.errors import ConfigError
-from congreve.broker.quota_limits import EVERY_NAME, Kind, Limits, Use
+from congreve.broker.quota_limits import EVERY_NAME, Kind, Limits, Use, charged_names
 from congreve.broker.quotas.quota_file import Quota, QuotaFile
+from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
@@ -159,6 +161,66 @@ async def test_pulls_that_wait_have_a_quota(tmp_path: Path) -> None:
         last = LONG_POLL | {"queueOffset": "2", "suspendTimeoutMillis": "100"}
         answers = await asyncio.gather(tool.ask(11, last), tool.ask(11, last))
         assert [answer.code for answer in answers] == [19, 19]
+
+
+async def pulls_wait(broker: Broker, count: int) -> None:
+    """Return when so many pulls wait for messages."""
+    assert broker._paths is not None
+    while broker._paths.waiting()[1] != count:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_refused_pull_takes_no_place_of_another_quota(tmp_path: Path) -> None:
+    group = Quota(Kind.GROUP, "G", Limits(held_pulls=1))
+    address = Quota(Kind.ADDRESS, "127.0.0.1", Limits(held_pulls=2))
+    async with broker_with(tmp_path, group, address) as (broker, tool):
+        for name in ("G", "H"):
+            await tool.heart_beat(name, "T")
+        first = asyncio.ensure_future(tool.ask(11, LONG_POLL))
+        await pulls_wait(broker, 1)
+        assert [(await tool.ask(11, LONG_POLL)).code for _ in range(3)] == [215] * 3
+        other = asyncio.ensure_future(tool.ask(11, LONG_POLL | {"consumerGroup": "H"}))
+        await pulls_wait(broker, 2)
+        assert (await tool.send("T")).code == 0
+        assert [(await pull).code for pull in (first, other)] == [0, 0]
+
+
+async def test_a_place_is_free_again_although_limits_have_changed(tmp_path: Path) -> None:
+    quota = Quota(Kind.GROUP, "G", Limits(held_pulls=2))
+    async with broker_with(tmp_path, quota) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        pulls = [asyncio.ensure_future(tool.ask(11, LONG_POLL)) for _ in range(2)]
+        await pulls_wait(broker, 2)
+        table = broker._access.quotas.table
+        table.set_rates(list(Kind).index(Kind.GROUP), b"G", Limits(held_pulls=1).rates)
+        assert (await tool.send("T")).code == 0
+        assert [(await pull).code for pull in pulls] == [0, 0]
+        later = LONG_POLL | {"queueOffset": "1"}
+        last = asyncio.ensure_future(tool.ask(11, later))
+        await pulls_wait(broker, 1)
+        assert (await tool.ask(11, later)).code == 215
+        assert (await tool.send("T")).code == 0
+        assert (await last).code == 0
+
+
+async def test_a_name_whose_pulls_wait_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "congreve.broker.quotas.quotas.QuotaTable", partial(QuotaTable, names_max=1)
+    )
+    everyone = Quota(Kind.GROUP, EVERY_NAME, Limits(held_pulls=1))
+    async with broker_with(tmp_path, everyone) as (broker, tool):
+        await tool.heart_beat("G", "T")
+        first = asyncio.ensure_future(tool.ask(11, LONG_POLL))
+        await pulls_wait(broker, 1)
+        later = time.monotonic_ns() + 9 * 10**9
+        other = charged_names("T", "H", None, bytes(4))
+        table = broker._access.quotas.table
+        assert table.take_for(other, Use.SENDS, 1, 10, later) == 0
+        assert (await tool.ask(11, LONG_POLL)).code == 215
+        assert (await tool.send("T")).code == 0
+        assert (await first).code == 0
 
 
 async def test_pulls_of_a_closed_connection_leave_their_places(tmp_path: Path) -> None:
