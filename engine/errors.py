@@ -25,3 +25,11 @@ class UnknownTopicError(StoreFormatError):
 
 class MessageIllegalError(StoreError):
     """A message exceeds a limit of the record format."""
+
+
+class PopFullError(StoreError):
+    """As many messages are out as the limit allows."""
+
+
+class PopJournalError(StoreFormatError):
+    """An entry of the journal of pops is damaged."""

@@ -82,7 +82,7 @@ _ROOMS = {
         """,
     "engine": """
         errors file_sizes format health results rounds
-        config queue
+        config pop queue
         log retention
         read state
         backends exported_queues recovery

@@ -1,0 +1,1 @@
+"""Messages that pops have taken and consumers have not acknowledged (POP)."""

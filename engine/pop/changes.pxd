@@ -1,0 +1,45 @@
+# What pops and acknowledgements change, for code without the GIL. The caller holds the mutex, and
+# does not wait for the GIL meanwhile.
+from libc.stdint cimport int64_t, uint8_t
+
+from congreve.base.pthread cimport pthread_mutex_t
+from congreve.engine.pop.journal cimport Journal
+from congreve.engine.pop.state cimport DueHeap, Out, Window
+
+
+# As Answer of results.py; then what is an exception in Python.
+cdef enum Outcome:
+    DONE
+    REPEATED
+    STALE
+    UNKNOWN
+    FULL
+    DROPPED_WINDOW
+    NO_MEMORY
+
+
+# All windows of a store.
+cdef struct Pops:
+    pthread_mutex_t mutex
+    DueHeap heap
+    Journal journal
+    int64_t out         # messages
+    int64_t store_max   # messages
+    int64_t window_max
+
+
+# Takes `count` messages like `like`, and settles the offsets between them and below `upto`. They
+# are in order, at or after window.next and below `upto`.
+cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *offsets,
+                  int64_t count, int64_t upto) noexcept nogil
+cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+# `again`: it is one more attempt.
+cdef Outcome extend(Pops *pops, Window *window, int64_t offset, int64_t pop_ms,
+                    int64_t new_pop_ms, int64_t invisible_ms, bint again) noexcept nogil
+cdef Outcome give_back(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+cdef Outcome reset(Pops *pops, Window *window, int64_t offset) noexcept nogil
+cdef Outcome drop(Pops *pops, Window *window) noexcept nogil
+# Repeats an entry of the journal that is neither WINDOW nor DROPPED.
+cdef Outcome repeat(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil
+# Drops what is out, without an entry of the journal.
+cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil

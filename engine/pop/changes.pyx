@@ -1,0 +1,220 @@
+"""What pops and acknowledgements change in windows, heap and journal (changes.pxd)."""
+
+from libc.stdint cimport INT16_MAX, int64_t, uint8_t, uint32_t
+from libc.string cimport memset
+
+from congreve.base.cursor cimport load_i16, load_i32, load_i64
+from congreve.engine.pop.journal cimport (
+    DROPPED_SIZE,
+    EXTENDED,
+    EXTENDED_SIZE,
+    RESET,
+    RESET_SIZE,
+    RUN_SIZE,
+    SETTLED,
+    SETTLED_SIZE,
+    TAKEN,
+    TAKEN_SIZE,
+    put_dropped,
+    put_extended,
+    put_reset,
+    put_run,
+    put_settled,
+    put_taken,
+    put_window,
+    reserve,
+)
+from congreve.engine.pop.state cimport WAITING, Out, Window
+from congreve.engine.pop.window cimport (
+    add_out,
+    begin_of,
+    clear_window,
+    find_out,
+    out_from,
+    set_due,
+    settle_out,
+)
+
+
+cdef Outcome add(Pops *pops, Window *window, const Out *out) noexcept nogil:
+    if window.out >= pops.window_max or pops.out >= pops.store_max:
+        return FULL
+    if not add_out(&pops.heap, window, out):
+        return NO_MEMORY
+    pops.out += 1
+    return DONE
+
+
+cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *offsets,
+                  int64_t count, int64_t upto) noexcept nogil:
+    cdef Journal *journal = &pops.journal
+    cdef Outcome outcome = DONE
+    cdef Out out = like[0]
+    cdef int64_t i, begin = 0
+    if window.dropped:
+        return DROPPED_WINDOW
+    if window.out + count > pops.window_max or pops.out + count > pops.store_max:
+        return FULL
+    if not reserve(journal, window, TAKEN_SIZE + runs_of(offsets, count) * RUN_SIZE):
+        return NO_MEMORY
+    put_window(journal, window, begin_of(window))
+    for i in range(count):
+        out.offset = offsets[i]
+        outcome = add(pops, window, &out)
+        if outcome != DONE:
+            # The first ones are taken.
+            count, upto = i, window.next
+            break
+    window.next = upto
+    put_taken(journal, &out, upto, runs_of(offsets, count))
+    for i in range(count):
+        if i + 1 == count or offsets[i + 1] != offsets[i] + 1:
+            put_run(journal, offsets[begin], i + 1 - begin)
+            begin = i + 1
+    return outcome
+
+
+# How many runs of offsets without a gap there are.
+cdef int64_t runs_of(const int64_t *offsets, int64_t count) noexcept nogil:
+    cdef int64_t i, runs = count > 0
+    for i in range(1, count):
+        runs += offsets[i] != offsets[i - 1] + 1
+    return runs
+
+
+# The message that is out at an offset since `pop_ms`: DONE; or why it is not.
+cdef Outcome find(const Window *window, int64_t offset, int64_t pop_ms, Out **out,
+                  int64_t *slot) noexcept nogil:
+    out[0] = find_out(window, offset, slot)
+    if out[0] == NULL:
+        return UNKNOWN if offset >= window.next else REPEATED
+    return DONE if out[0].pop_ms == pop_ms else STALE
+
+
+cdef void settle_found(Pops *pops, Window *window, Out *out, int64_t slot) noexcept nogil:
+    settle_out(&pops.heap, window, out, slot)
+    pops.out -= 1
+
+
+cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
+    cdef int64_t slot
+    cdef Out *out
+    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
+    if outcome != DONE:
+        return outcome
+    if not reserve(&pops.journal, window, SETTLED_SIZE):
+        return NO_MEMORY
+    put_window(&pops.journal, window, begin_of(window))
+    put_settled(&pops.journal, offset, pop_ms)
+    settle_found(pops, window, out, slot)
+    return DONE
+
+
+cdef Outcome extend(Pops *pops, Window *window, int64_t offset, int64_t pop_ms,
+                    int64_t new_pop_ms, int64_t invisible_ms, bint again) noexcept nogil:
+    cdef int64_t slot
+    cdef Out *out
+    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
+    if outcome != DONE:
+        return outcome
+    if not reserve(&pops.journal, window, EXTENDED_SIZE):
+        return NO_MEMORY
+    put_window(&pops.journal, window, begin_of(window))
+    out.pop_ms, out.invisible_ms, out.state = new_pop_ms, invisible_ms, WAITING
+    if again and out.attempts < INT16_MAX:
+        out.attempts += 1
+    set_due(&pops.heap, window, out, slot)
+    put_extended(&pops.journal, out, pop_ms)
+    return DONE
+
+
+cdef Outcome give_back(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
+    cdef int64_t slot
+    cdef Out *out
+    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
+    if outcome == DONE:
+        out.state = WAITING
+        set_due(&pops.heap, window, out, slot)
+    return outcome
+
+
+cdef Outcome reset(Pops *pops, Window *window, int64_t offset) noexcept nogil:
+    if window.dropped:
+        return DROPPED_WINDOW
+    if not reserve(&pops.journal, window, RESET_SIZE):
+        return NO_MEMORY
+    put_window(&pops.journal, window, begin_of(window))
+    put_reset(&pops.journal, offset)
+    clear(pops, window, offset)
+    return DONE
+
+
+cdef Outcome drop(Pops *pops, Window *window) noexcept nogil:
+    if not reserve(&pops.journal, window, DROPPED_SIZE):
+        return NO_MEMORY
+    put_window(&pops.journal, window, begin_of(window))
+    put_dropped(&pops.journal)
+    clear(pops, window, window.next)
+    window.dropped = True
+    return DONE
+
+
+cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil:
+    pops.out -= window.out
+    clear_window(&pops.heap, window)
+    window.next = next
+
+
+# --- replay
+
+cdef Outcome repeat(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
+    cdef Out *out
+    cdef int64_t slot
+    if entry[0] == TAKEN:
+        return repeat_taken(pops, window, entry)
+    if entry[0] == SETTLED:
+        repeat_settled(pops, window, entry)
+    elif entry[0] == EXTENDED:
+        if find(window, load_i64(entry + 7), load_i64(entry + 15), &out, &slot) == DONE:
+            out.attempts = load_i16(entry + 1)
+            out.invisible_ms = load_i32(entry + 3)
+            out.pop_ms, out.state = load_i64(entry + 23), WAITING
+            set_due(&pops.heap, window, out, slot)
+    elif entry[0] == RESET:
+        clear(pops, window, load_i64(entry + 1))
+    return DONE
+
+
+cdef Outcome repeat_taken(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
+    cdef const uint8_t *run = entry + TAKEN_SIZE
+    cdef Outcome outcome
+    cdef int64_t end
+    cdef int64_t _
+    cdef Out out
+    memset(&out, 0, sizeof(Out))
+    out.ordered, out.attempts = entry[1] != 0, load_i16(entry + 2)
+    out.invisible_ms, out.pop_ms = load_i32(entry + 4), load_i64(entry + 8)
+    for _ in range(<int64_t> <uint32_t> load_i32(entry + 24)):
+        end = load_i64(run) + <uint32_t> load_i32(run + 8)
+        # What was taken already stays as it is.
+        out.offset = max(load_i64(run), window.next)
+        while out.offset < end:
+            outcome = add(pops, window, &out)
+            if outcome != DONE:
+                return outcome
+            out.offset += 1
+        run += RUN_SIZE
+    window.next = max(window.next, load_i64(entry + 16))
+    return DONE
+
+
+cdef void repeat_settled(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
+    cdef int64_t slot, offset = load_i64(entry + 1)
+    cdef int64_t end = offset + <uint32_t> load_i32(entry + 9)
+    cdef int64_t pop_ms = load_i64(entry + 13)
+    cdef Out *out = out_from(window, offset, &slot)
+    while out != NULL and out.offset < end:
+        offset = out.offset + 1
+        if out.pop_ms == pop_ms:
+            settle_found(pops, window, out, slot)
+        out = out_from(window, offset, &slot)

@@ -1,0 +1,272 @@
+"""Windows and their journal, against a plain model."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from congreve.engine.errors import PopFullError, PopJournalError
+from congreve.engine.pop.in_flight import InFlight, PopWindow
+from congreve.engine.pop.limits import PopLimits
+from congreve.engine.pop.results import Answer
+
+from .model import Key, Model, state_of
+
+KEYS: list[Key] = [("g", "topic", 0), ("g", "topic", 1), ("h", "t\u00f6pic", 0), ("h", "", 2)]
+FOREVER = (1 << 63) - 1
+
+
+def offsets_of(*offsets: int) -> numpy.ndarray:
+    return numpy.array(offsets, numpy.int64)
+
+
+class Run:
+    """Random operations on windows and model at the same time."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.draw = data.draw
+        self.pops, self.model = InFlight(PopLimits()), Model()
+        self.now = 1_000
+        self.bodies: list[bytes] = []
+        self.snapshots: list[tuple[int, bytes]] = []
+
+    def window(self, key: Key) -> PopWindow:
+        window = self.pops.find(*key)
+        assert (window is not None) == (key in self.model.windows)
+        if window is None:
+            begin = self.draw(st.integers(0, 1_000))
+            window = self.pops.window(*key, begin)
+            window.take(offsets_of(), begin, 0, 0)
+            self.model.reset(key, begin)
+        return window
+
+    def step(self) -> None:
+        key = self.draw(st.sampled_from(KEYS))
+        self.now += self.draw(st.integers(0, 3))
+        actions = (
+            [self.take] * 3
+            + [self.ack_some] * 3
+            + [self.extend, self.due, self.reset, self.drop, self.write, self.snapshot]
+        )
+        self.draw(st.sampled_from(actions))(key)
+
+    def take(self, key: Key) -> None:
+        window = self.window(key)
+        span = self.draw(st.sampled_from([1, 5, 32, 300, 2_000]))
+        keep = self.draw(st.sampled_from([1, 1, 2, 7, 1_000]))
+        offsets = list(range(window.next, window.next + span, keep))
+        upto = window.next + span + self.draw(st.sampled_from([0, 3]))
+        invisible = self.draw(st.sampled_from([0, 1, 10, 50]))
+        window.take(offsets_of(*offsets), upto, self.now, invisible)
+        self.model.take(key, offsets, upto, self.now, invisible)
+
+    def offset(self, key: Key) -> tuple[int, int]:
+        """One that is out, mostly, and its pop time, mostly."""
+        window = self.model.windows[key]
+        known = sorted(window.out) or [window.next]
+        index = self.draw(st.integers(0, len(known) - 1))
+        offset = known[index] + self.draw(st.sampled_from([0, 0, 0, 1, -1, 500]))
+        pop_ms = window.out[offset].pop_ms if offset in window.out else self.now
+        return offset, pop_ms - self.draw(st.sampled_from([0, 0, 0, 0, 1]))
+
+    def ack_some(self, key: Key) -> None:
+        window = self.window(key)
+        if self.draw(st.booleans()):
+            offset, pop_ms = self.offset(key)
+            assert window.ack(offset, pop_ms) is self.model.ack(key, offset, pop_ms)
+            return
+        out = list(self.model.windows[key].out.items())
+        self.draw(st.randoms(use_true_random=False)).shuffle(out)
+        for offset, each in out[: self.draw(st.sampled_from([3, 100, 1_000]))]:
+            assert window.ack(offset, each.pop_ms) is Answer.DONE
+            assert self.model.ack(key, offset, each.pop_ms) is Answer.DONE
+
+    def extend(self, key: Key) -> None:
+        window = self.window(key)
+        offset, pop_ms = self.offset(key)
+        invisible = self.draw(st.sampled_from([0, 5, 40]))
+        again = self.draw(st.booleans())
+        change = window.take_again if again else window.extend
+        answer = self.model.extend(key, offset, pop_ms, self.now, invisible, again)
+        assert change(offset, pop_ms, self.now, invisible) is answer
+
+    def due(self, _: Key) -> None:
+        most = self.draw(st.sampled_from([1, 10, 10_000]))
+        waiting = self.model.waiting()
+        first = min((out.due_ms for out in waiting.values()), default=FOREVER)
+        assert self.pops.next_due_ms() <= first
+        expected = {place for place, out in waiting.items() if out.due_ms <= self.now}
+        found = self.pops.due(self.now, most)
+        assert len(found) == min(most, len(expected))
+        for each in found:
+            key = (each.window.group, each.window.topic, each.window.queue_id)
+            assert each.window is self.pops.find(*key)
+            assert (key, each.offset) in expected
+            expected.remove((key, each.offset))
+            out = waiting[key, each.offset]
+            assert each[2:5] == (out.pop_ms, out.invisible_ms, out.attempts)
+            out.given = True
+            what = self.draw(st.sampled_from(["nothing", "settle", "give back"]))
+            if what == "settle":
+                assert each.window.settle(each.offset, each.pop_ms) is Answer.DONE
+                self.model.ack(key, each.offset, each.pop_ms)
+            elif what == "give back":
+                assert each.window.give_back(each.offset, each.pop_ms) is Answer.DONE
+                out.given = False
+
+    def reset(self, key: Key) -> None:
+        offset = self.draw(st.integers(0, 2_000))
+        self.window(key).reset(offset)
+        self.model.reset(key, offset)
+
+    def drop(self, key: Key) -> None:
+        if self.draw(st.booleans()):
+            self.pops.drop_topic(key[1])
+            gone = [each for each in self.model.windows if each[1] == key[1]]
+        else:
+            self.pops.drop_group(key[0])
+            gone = [each for each in self.model.windows if each[0] == key[0]]
+        for each in gone:
+            del self.model.windows[each]
+
+    def write(self, _: Key) -> None:
+        self.bodies.append(self.pops.take_journal())
+
+    def snapshot(self, _: Key) -> None:
+        self.snapshots.append((len(self.bodies), self.pops.snapshot()))
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_windows_and_every_replay_of_their_journal_are_as_the_model(data) -> None:
+    run = Run(data)
+    for _ in range(data.draw(st.integers(1, 40))):
+        run.step()
+        expected = run.model.state()
+        assert state_of(run.pops) == expected
+        assert run.pops.out == sum(len(rows) for *_, rows in expected.values())
+    run.write(KEYS[0])
+    run.snapshot(KEYS[0])
+    replayed = InFlight(PopLimits())
+    for body in run.bodies:
+        replayed.replay(body)
+    assert state_of(replayed) == expected
+    assert replayed.take_journal() == b""
+    # What a snapshot knows already is replayed as well, from any record on.
+    for after, snapshot in run.snapshots:
+        first = data.draw(st.integers(0, after))
+        replayed.restore(snapshot)
+        for body in run.bodies[first:]:
+            replayed.replay(body)
+        assert state_of(replayed) == expected
+        assert replayed.out == run.pops.out
+        assert len(replayed.due(FOREVER - 1, 1 << 20)) == replayed.out
+
+
+def test_a_lowest_due_time_is_exact_after_due_has_looked() -> None:
+    pops = InFlight(PopLimits())
+    window = pops.window("g", "t", 0, 0)
+    window.take(offsets_of(0, 1), 2, 100, 10)
+    window.extend(0, 100, 101, 500)
+    assert window.ack(1, 100) is Answer.DONE
+    assert pops.due(110, 9) == []
+    assert pops.next_due_ms() == 601
+
+
+def test_one_more_than_a_limit_is_refused_and_changes_nothing() -> None:
+    pops = InFlight(PopLimits(store=5, window=3))
+    one, other = pops.window("g", "t", 0, 0), pops.window("g", "t", 1, 0)
+    one.take(offsets_of(0, 1, 2), 3, 1, 1)
+    pops.take_journal()
+    with pytest.raises(PopFullError, match="3 messages of queue 0"):
+        one.take(offsets_of(3), 4, 1, 1)
+    assert (one.room, other.room) == (0, 2)
+    with pytest.raises(PopFullError, match="of at most 5"):
+        other.take(offsets_of(0, 1, 2), 3, 1, 1)
+    assert pops.take_journal() == b""
+    one.take(offsets_of(), 9, 1, 1)  # filtered away
+    other.take(offsets_of(0, 1), 2, 1, 1)
+    assert one.ack(0, 1) is Answer.DONE
+    other.take(offsets_of(2), 3, 1, 1)
+    with pytest.raises(PopJournalError, match="raise them"):
+        InFlight(PopLimits(store=4, window=3)).replay(pops.snapshot())
+
+
+@pytest.mark.parametrize("offsets, upto", [((4,), 9), ((5, 5), 9), ((7, 6), 9), ((5, 9), 9)])
+def test_offsets_that_are_taken_or_not_in_order_are_refused(offsets, upto) -> None:
+    window = InFlight(PopLimits()).window("g", "t", 0, 5)
+    with pytest.raises(ValueError, match=r"offset|upto"):
+        window.take(offsets_of(*offsets), upto, 1, 1)
+    with pytest.raises(ValueError, match="out of range"):
+        window.take(offsets_of(5), 6, 1, 1 << 32)
+    assert (window.next, window.out) == (5, 0)
+
+
+def test_a_window_that_was_dropped_takes_nothing() -> None:
+    pops = InFlight(PopLimits())
+    window = pops.window("g", "t", 0, 0)
+    window.take(offsets_of(0), 1, 1, 1)
+    pops.drop_group("g")
+    assert (pops.out, window.out, pops.due(9, 9)) == (0, 0, [])
+    assert window.ack(0, 1) is Answer.REPEATED
+    with pytest.raises(ValueError, match="was dropped"):
+        window.take(offsets_of(1), 2, 1, 1)
+    assert pops.window("g", "t", 0, 0) is not window
+
+
+def journal() -> bytes:
+    """Entries of every kind."""
+    pops = InFlight(PopLimits())
+    window = pops.window("group", "topic", 3, 10)
+    window.take(offsets_of(10, 11, 15), 16, 100, 20)
+    window.ack(11, 100)
+    window.extend(15, 100, 110, 30)
+    pops.window("group", "other", 0, 0).reset(7)
+    pops.drop_topic("other")
+    return pops.take_journal()
+
+
+@given(st.data())
+def test_a_damaged_body_raises_and_changes_nothing(data) -> None:
+    body = bytearray(journal())
+    if data.draw(st.booleans()):
+        del body[data.draw(st.integers(0, len(body) - 1)) :]
+    for _ in range(data.draw(st.integers(0, 3))):
+        if body:
+            body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    pops = InFlight(PopLimits(store=100, window=100))
+    pops.window("group", "topic", 3, 10).take(offsets_of(10), 11, 1, 1)
+    before = state_of(pops)
+    try:
+        pops.replay(bytes(body))
+    except PopJournalError as error:
+        if "raise them" not in str(error):
+            assert state_of(pops) == before
+
+
+@pytest.mark.parametrize("length", range(1, len(journal())))
+def test_a_body_that_ends_within_an_entry_is_refused_or_is_shorter(length: int) -> None:
+    pops = InFlight(PopLimits())
+    try:
+        pops.replay(journal()[:length])
+    except PopJournalError as error:
+        assert "is damaged" in str(error)
+        assert pops.all_windows() == []
+
+
+def test_an_entry_before_any_window_is_refused() -> None:
+    body = journal()
+    with pytest.raises(PopJournalError, match="kind 6 at byte 0"):
+        InFlight(PopLimits()).replay(body[-1:])
+
+
+def test_acknowledgements_in_order_are_one_entry() -> None:
+    pops = InFlight(PopLimits())
+    window = pops.window("g", "t", 0, 0)
+    window.take(numpy.arange(1_000), 1_000, 1, 1)
+    pops.take_journal()
+    for offset in range(1_000):
+        window.ack(offset, 1)
+    assert len(pops.take_journal()) < 50
