@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from congreve.client import Message
     from congreve.namesrv.server import NameServer
     from congreve.node import AsyncNode, Node, serve
+    from congreve.node_settings import NodeSettings
     from congreve.store_reader import StoreReader, open_store
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Message",
     "NameServer",
     "Node",
+    "NodeSettings",
     "StoreReader",
     "open_store",
     "serve",
@@ -56,6 +58,7 @@ _MODULES = {
     "Message": "congreve.client",
     "NameServer": "congreve.namesrv.server",
     "Node": "congreve.node",
+    "NodeSettings": "congreve.node_settings",
     "StoreReader": "congreve.store_reader",
     "open_store": "congreve.store_reader",
     "serve": "congreve.node",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from congreve.client.producer.producer import Producer, ProducerOptions
     from congreve.client.producer.sync_producer import SyncProducer
     from congreve.client.subscription import Sql
+    from congreve.node_settings import NodeSettings
 
     Topics = Mapping[str, str | Sql]
 
@@ -40,7 +41,7 @@ def serve(
     *,
     namesrv_port: int = 0,
     namesrv_listeners: Mapping[str, tuple[str, int]] | None = None,
-    **settings: object,
+    **settings: Unpack[NodeSettings],
 ) -> Serving:
     """A name server and a broker in this process, for ``with`` or ``async with``::
 

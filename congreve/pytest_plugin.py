@@ -14,17 +14,18 @@ from congreve.base.extras import missing_package
 
 if TYPE_CHECKING:
     from congreve.node import Node
+    from congreve.node_settings import NodeSettings
 
 
 @pytest.fixture
-def congreve_settings() -> dict[str, object]:
+def congreve_settings() -> NodeSettings:
     """Keys of broker.conf for `congreve_node`; override this fixture to set some."""
     return {}
 
 
 @pytest.fixture
 def congreve_node(
-    congreve_settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+    congreve_settings: NodeSettings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Node]:
     """A running name server and broker without messages; `congreve_node.address` is for clients."""
     try:

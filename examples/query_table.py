@@ -13,7 +13,7 @@ lake.mkdir(exist_ok=True)
 catalog = load_catalog("congreve", uri=f"sqlite:///{lake}/catalog.db", warehouse=lake.as_uri())
 
 with congreve.serve(
-    "data", lakeTopics="orders", lakeWarehouse=str(lake), lakeLagMillis="2000"
+    "data", lakeTopics="orders", lakeWarehouse=str(lake), lakeLagMillis=2000
 ) as node:
     with node.producer("shop") as producer:
         for tag in ("new", "paid"):

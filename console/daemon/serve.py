@@ -14,6 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -114,7 +115,7 @@ def run(
     """Run both servers until SIGTERM or Ctrl-C."""
     from congreve.node import serve as serve_node
 
-    texts: dict[str, object] = {
+    texts: dict[str, Any] = {
         "bindAddress": host,
         "listenPort": port,
         "flushDiskType": f"{flush.upper()}_FLUSH",

@@ -100,6 +100,13 @@ def nodes(**anything: Any) -> None:
     congreve.serv("data")  # wrong: no such name
     print(congreve.client.Producr)  # wrong: no such name
     congreve.serve("data", namesrv_port="1")  # wrong
+    congreve.serve("data", flushDiskTyp="SYNC_FLUSH")  # wrong
+    congreve.serve("data", flushDiskType=True)  # wrong
+    congreve.serve("data", listenPort="10911")  # wrong
+    congreve.serve("data", namesrvAddr="127.0.0.1:9876")  # wrong: a node has its own
+    quick: congreve.NodeSettings = {"flushDiskType": "ASYNC_FLUSH", "listenPort": 0}
+    congreve.serve("data", **quick)
+    congreve.serve("data", flushDiskType="ASYNC_FLUSH", enablePropertyFilter=False, **anything)
     with congreve.serve("data") as node:
         node.producer("p", retriez=3)  # wrong
         node.consumer("g", TOPICS, auto_comit=True)  # wrong

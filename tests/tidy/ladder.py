@@ -143,7 +143,7 @@ _ROOMS = {
         election pair
         """,
     "congreve": """
-        archive name_server store_reader table_archive
+        archive name_server node_settings store_reader table_archive
         node
         pytest_plugin
         """,

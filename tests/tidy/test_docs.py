@@ -20,7 +20,7 @@ from congreve.console.main import COMMANDS
 from congreve.io_backends.backends import BACKENDS
 from congreve.namesrv.config import NamesrvConfig
 
-from . import request_page
+from . import node_settings, request_page
 
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES = 120
@@ -120,6 +120,11 @@ def test_links_of_settings_have_a_target(reference: ModuleType) -> None:
 def test_the_table_of_requests_is_that_of_the_code() -> None:
     text = request_page.PAGE.read_text()
     assert request_page.with_tables(text) == text, "PYTHONPATH=tests python -m tidy.request_page"
+
+
+def test_the_types_of_serve_are_those_of_the_settings() -> None:
+    text = node_settings.MODULE.read_text()
+    assert node_settings.written() == text, "PYTHONPATH=tests python -m tidy.node_settings"
 
 
 def test_each_backend_is_explained() -> None:
