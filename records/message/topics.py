@@ -26,6 +26,7 @@ TRANS_QUEUE_ID = 0
 
 #: The prefix of a group's retry topic.
 RETRY_PREFIX = "%RETRY%"
+_V2_SEPARATOR = "+"
 #: The prefix of a group's dead-letter topic.
 DLQ_PREFIX = "%DLQ%"
 #: The prefix of the topic that records which dead letters of a group were resent; it is no longer
@@ -96,6 +97,23 @@ def is_system_group(group: str) -> bool:
 def retry_topic(group: str) -> str:
     """The retry topic of a group."""
     return RETRY_PREFIX + group
+
+
+def pop_retry_topic(group: str, topic: str) -> str:
+    """The topic from which a group pops again what its members popped from `topic` and did not
+    acknowledge (RocketMQ 5: KeyBuilder.buildPopRetryTopicV1)."""
+    return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def pop_retry_topic_v2(group: str, topic: str) -> str:
+    """The name that brokers with enableRetryTopicV2 give it (RocketMQ 5:
+    KeyBuilder.buildPopRetryTopicV2)."""
+    return f"{RETRY_PREFIX}{group}{_V2_SEPARATOR}{topic}"
+
+
+def is_pop_retry_topic_v2(topic: str) -> bool:
+    """Whether `topic` is a result of pop_retry_topic_v2(): no other topic has its separator."""
+    return topic.startswith(RETRY_PREFIX) and _V2_SEPARATOR in topic
 
 
 def dlq_topic(group: str) -> str:

@@ -21,7 +21,9 @@ from congreve.records.batches import batch_body
 from congreve.records.columns.builder import KINDS, RecordColumns
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.inflate import INFLATED_MAX, inflate
+from congreve.records.message import pop_offsets
 from congreve.records.message.message import Record
+from congreve.records.message.pop_handle import PopHandle
 from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.recall_handle import RecallHandle
 from congreve.records.record import (
@@ -92,6 +94,27 @@ def _records() -> Iterator[Parser]:
         lambda data: parse_offset_message_id(text(data)),
         [offset_message_id(("127.0.0.1", 10911), 7).encode()],
     )
+
+
+def _popped() -> Iterator[Parser]:
+    handle = ("records/message/pop_handle.py",)
+    yield Parser(
+        "handle of a popped message",
+        handle,
+        lambda data: PopHandle.decode(text(data)),
+        [b"0 1795638471435 5000 6 0 broker-a 0 1"],
+    )
+    for decode, seed in (
+        (pop_offsets.decode_start_offsets, b"0 3 100;1 0 7"),
+        (pop_offsets.decode_message_offsets, b"0 3 100,101,105;1 0 7"),
+        (pop_offsets.decode_order_counts, b"0 qo3%100 2;0 3 0"),
+    ):
+        yield Parser(
+            decode.__name__.removeprefix("decode_").replace("_", " ") + " of a pop",
+            (*handle, "records/message/pop_offsets.py"),
+            lambda data, decode=decode: decode(text(data)),
+            [seed],
+        )
 
 
 def _checked_login(data: bytes, challenge: Challenge | None) -> object:
@@ -205,5 +228,5 @@ def _routes() -> Iterator[Parser]:
 
 def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
-    for found in (_records, _columns, _pulls, _sends, _compressed, _routes):
+    for found in (_records, _popped, _columns, _pulls, _sends, _compressed, _routes):
         yield from found()

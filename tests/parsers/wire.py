@@ -17,6 +17,8 @@ from congreve.remoting.messages import (  # noqa: F401 - all headers
     bodies,
     fastjson,
     headers,
+    pop_bodies,
+    pop_headers,
 )
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.command import RemotingCommand
@@ -133,11 +135,23 @@ def _typed_bodies() -> Iterator[Parser]:
                 "remoting/messages/body.py",
                 "remoting/messages/bodies.py",
                 "remoting/messages/fastjson.py",
+                "remoting/messages/pop_bodies.py",
             ),
             cls.decode,
             [b'{"%s":{"a":1},"x":null}' % name.encode() for name in field_names(cls)] or [b"{}"],
             fields=field_names(cls),
         )
+    acks = b'{"acks":[{"c":"g","t":"T","b":"BQ=="},{"consumerGroup":"g","bitSet":"BQ=="}]}'
+    yield Parser(
+        "offsets of a batch of acknowledgements",
+        ("remoting/messages/pop_bodies.py",),
+        lambda data: [
+            sum(ack.offsets(0, len(data)))
+            for ack in pop_bodies.BatchAckMessageRequestBody.decode(data).acks
+        ],
+        [acks],
+        fields=("acks",),
+    )
     topics = {"T": bodies.TopicConfig(topic_name="T"), "U": bodies.TopicConfig(topic_name="U")}
     wrapper = bodies.TopicConfigSerializeWrapper(topic_config_table=topics)
     whole = bodies.RegisterBrokerBody(

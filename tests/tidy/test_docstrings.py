@@ -28,7 +28,7 @@ COUNTERPARTS = ("broker", "client", "engine", "namesrv", "remoting")
 """Packages whose classes name their RocketMQ counterparts."""
 SAME_NAMES = frozenset(
     f"congreve.remoting.messages.{name}"
-    for name in ("admin_bodies", "admin_headers", "bodies", "headers")
+    for name in ("admin_bodies", "admin_headers", "bodies", "headers", "pop_bodies", "pop_headers")
 )
 """Modules whose own docstring says that each class follows the RocketMQ class of its name."""
 WITHOUT_COUNTERPART = Path(__file__).with_name("no_counterpart.txt")
