@@ -59,8 +59,8 @@ def test_the_documented_queries_run(
     cluster.send_bodies("documented", bodies)
     cluster.run(give_up(cluster.address))
     names: dict[str, Any] = {"local_session": lambda name: spark}
-    examples = blocks("Five queries")
-    assert len(examples) == 6
+    examples = blocks("Three queries")
+    assert len(examples) == 4
     shown = []
     for example in (*examples, *blocks("Sink")):
         code = (
@@ -71,10 +71,8 @@ def test_the_documented_queries_run(
         )
         exec(compile(code, "docs/spark.md", "exec"), names)
         shown.append(capsys.readouterr().out)
-    _, minutes, lag, latency, _, dead, _ = shown
+    _, minutes, _, dead, _ = shown
     assert "Tag7" in minutes
-    assert re.search(r"20\d\d-.*\|\s*\d+\|", lag) or "stored" in lag
-    assert re.search(r"\[\d", latency)
     assert dead.count("documented") == DEAD
     sessions = spark.sql("SELECT sum(count) FROM sessions").first()[0]
     assert sessions == FLIGHTS
