@@ -44,7 +44,8 @@ class PoppedFrom(IntEnum):
         """The real topic of what `group` popped from `topic`."""
         if self is PoppedFrom.TOPIC:
             return topic
-        return (pop_retry_topic if self == 1 else pop_retry_topic_v2)(group, topic)
+        name = pop_retry_topic if self is PoppedFrom.RETRY_TOPIC else pop_retry_topic_v2
+        return name(group, topic)
 
 
 _KINDS = frozenset(str(kind.value) for kind in PoppedFrom)

@@ -72,7 +72,19 @@ def test_the_kind_of_a_popped_topic_follows_its_name() -> None:
     assert [kind.topic("g", "T") for kind in PoppedFrom] == ["T", "%RETRY%g_T", "%RETRY%g+T"]
 
 
-@given(st.builds(PopHandle, longs, longs, longs, ints, kinds, st.from_regex(r"[^ ]+"), ints, longs))
+@given(
+    st.builds(
+        PopHandle,
+        longs,
+        longs,
+        longs,
+        ints,
+        kinds,
+        st.from_regex(r"[^ ]+", fullmatch=True),
+        ints,
+        longs,
+    )
+)
 def test_a_handle_is_read_as_it_was_written(handle: PopHandle) -> None:
     assert PopHandle.decode(handle.encode()) == handle
 
