@@ -14,6 +14,7 @@ from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
+from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.lock import is_held
 from congreve.engine.state.sizes import SIZES_FILE, FileSizes, sizes_in
 from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
@@ -170,10 +171,10 @@ class StoreExaminer:
         segment after reading it. If a broker is running, it ignores messages after the call. The
         last entries of a queue may be missing in the copy of a running store, and after a kill.
         """
+        own_dir = str(self._root / "congreve")
+        mark = DurableMarkFile(own_dir, self._files).load()
         log_end = self.info().log_end if self._held else None
-        known = QueueCheckpointFile(
-            str(self._root / "congreve"), read_only=True, files=self._files
-        ).load()
+        known = QueueCheckpointFile(own_dir, read_only=True, files=self._files).load()
         queues = self._queues()
         problems = _Problems(limit)
         for misfit in self._misfits:
@@ -187,7 +188,8 @@ class StoreExaminer:
             parking=self._parking_rules(parking, known),
             report=problems.add,
         )
-        end = self._verify_segments(scanner, problems.add, log_end, progress)
+        durable = 0 if mark is None else mark.end
+        end = self._verify_segments(scanner, problems.add, log_end, durable, progress)
         for topic, queue_id in scanner.missing:
             # Without Congreve's checkpoint a deleted topic looks like a lost one.
             if known is None or known.end_of(topic, queue_id) > 0:
@@ -218,13 +220,18 @@ class StoreExaminer:
         scanner: LogScanner,
         report: Callable[[str], None],
         log_end: int | None,
+        durable: int,
         progress: Callable[[int], None] | None,
     ) -> int:
-        """Verify all segments; returns the end of the records."""
+        """Verify all segments; returns the end of the records.
+
+        The log was on disk up to `durable`: zeros before it are damage.
+        """
         last_used = self._last_used()
         end = 0
         for number, (base, path, _) in enumerate(self._segments):
-            self._verify_segment(scanner, base, path, report, log_end, last=number >= last_used)
+            zeros_from = durable if number >= last_used else base + self._size
+            self._verify_segment(scanner, base, path, report, log_end, zeros_from)
             if number <= last_used:
                 end = scanner.position
             if progress is not None:
@@ -253,17 +260,20 @@ class StoreExaminer:
         path: Path,
         report: Callable[[str], None],
         log_end: int | None,
-        *,
-        last: bool,
+        zeros_from: int,
     ) -> None:
         if log_end is not None and base >= log_end:
             return
         data = self._map(path)
         why = scanner.scan(data, base, base, log_end)
-        while why == scan.BAD or (why == scan.END and not last):
+        while why == scan.BAD or (why == scan.END and scanner.position < zeros_from):
             bad = scanner.position
             found = scanner.resync(data, base, bad + 1)
-            where = "the rest of the segment" if found is None else f"{found - bad} bytes"
+            end = base + self._size if found is None else found
+            if found is None and why == scan.END:
+                end = min(end, zeros_from)
+            is_rest = end == base + self._size
+            where = "the rest of the segment" if is_rest else f"{end - bad} bytes"
             report(f"{where} at {bad} in {path} hold no valid record")
             if found is None:
                 return

@@ -126,6 +126,28 @@ def test_a_damaged_record_is_reported_with_its_place(store: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [512, 1000 * 3, 1 << 14])
+def test_an_end_of_the_log_that_was_on_disk_is_missed(
+    tmp_path: Path, lost: int, clean: bool
+) -> None:
+    small = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20 * 1000}
+    with MessageStore(StoreConfig(root_dir=str(tmp_path), **small)) as living:
+        for _ in range(100):
+            put = living.put(Record(topic="T", body=bytes(1000)))
+    end = put.end % (1 << 16)
+    log = sorted((tmp_path / "commitlog").iterdir())[-1]
+    with log.open("r+b") as file:
+        file.seek(end - lost)
+        file.write(bytes(lost))
+    if not clean:
+        (tmp_path / "abort").touch()
+    [problem, *_] = StoreExaminer(str(tmp_path)).verify().problems
+    assert f" in {log} hold no valid record" in problem
+    place = int(problem.split(" at ")[1].split()[0])
+    assert put.end - lost - 2000 < place <= put.end - lost
+
+
 def test_a_missing_queue_is_reported(store: Path) -> None:
     shutil.rmtree(store / "consumequeue/TopicTest/1")
     report = StoreExaminer(str(store)).verify()
