@@ -158,6 +158,7 @@ class MessageStore(WritableStore):
         mark = self._marks.file.load()
         if mark is not None and cut_at is not None and cut_at < mark.end:
             self._marks.file.clear()  # before the log loses what the mark names
+        deleted = DeletedTopics(self.config, self.files, clean=clean)
         recovery = Recovery(
             self.config,
             self.log,
@@ -167,7 +168,7 @@ class MessageStore(WritableStore):
             mark=mark,
             clean=clean,
             repair=self.repair,
-            deleted=DeletedTopics(self.config, self.files, clean=clean),
+            deleted=deleted,
         )
         self.recovery = recovery.run(cut_at)
         self._late_checks = LateChecks(self.repair, recovery.unchecked)
@@ -184,7 +185,8 @@ class MessageStore(WritableStore):
         if self.index is not None:
             self.index.start(clean=clean)
         self._housekeeping.watch_disk()
-        if known is None or self.recovery.records or cut_at is not None:
+        # After a kill what another broker has deleted looks like lost queues.
+        if known is None or self.recovery.records or cut_at is not None or deleted.is_newer:
             self._housekeeping.checkpoint()
 
     def _retreat(self) -> None:

@@ -8,7 +8,7 @@ damage after both ends the log there.
 
 import logging
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.queue.sums import is_sound, parts
 from congreve.engine.recovery import scan
+from congreve.engine.recovery.deletions import DeletedTopics
 from congreve.engine.recovery.repair import QueueRepair, UncheckedFile
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueuePromise
@@ -76,16 +77,28 @@ class _LostQueues:
         return self._queues.get((topic, queue_id))
 
 
-class _NewQueues:
-    """All queues, emptied: recovery does not trust their files."""
+class _FoundQueues:
+    """The queues of the records that a walk finds.
 
-    def __init__(self, queues: QueueTable) -> None:
+    It has no queue that `is_deleted`. With `emptied`, recovery does not trust the queues' files.
+    """
+
+    def __init__(self, queues: QueueTable, *, emptied: bool) -> None:
+        self.is_deleted: Callable[[str], bool] = lambda topic: False
+        """Whether a queue of this topic was deleted, if it has no files."""
         self._queues = queues
+        self._emptied = emptied
+        self._known: set[ConsumeQueue] = set()
 
-    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The emptied queue; the scan calls this once, at the queue's first record."""
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue; None for one to skip. A scan calls this once, at the queue's first record."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None and self.is_deleted(topic):
+            return None
         queue = self._queues.get(topic, queue_id)
-        queue.destroy()
+        if self._emptied and queue not in self._known:
+            queue.destroy()
+            self._known.add(queue)
         return queue
 
 
@@ -93,7 +106,7 @@ class Recovery:
     """Recovers the log and the queues (RocketMQ: CommitLog.recoverNormally, recoverAbnormally).
 
     `known` is Congreve's checkpoint, or None, `mark` the durable mark, or None; `clean` says
-    whether the last stop was clean, `deleted` has the topics that another broker has deleted since.
+    whether the last stop was clean, `deleted` what another broker has deleted since.
     It avoids the defects D5 to D9, D12 and D14.
     """
 
@@ -108,7 +121,7 @@ class Recovery:
         mark: NamedRecord | None,
         clean: bool,
         repair: QueueRepair,
-        deleted: Container[str] = (),
+        deleted: DeletedTopics,
     ) -> None:
         self.unchecked: list[UncheckedFile] = []
         """Files that are not checked yet: queue, start, stop, CRC-32 (queue/sums.py)."""
@@ -125,6 +138,7 @@ class Recovery:
         self._repair = repair
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
         self._ends: dict[ConsumeQueue, int] = {}
+        self._added_to = 0
         self._to_check = CHECKED_AT_START
         self._damaged, self._damaged_at = 0, -1
 
@@ -145,8 +159,7 @@ class Recovery:
             self._walk(some, plan.rebuild, max(plan.trusted, self.marked), plan.start)
             self._check_rebuilt()
             records = some.records
-        scanner = self._scanner(_NewQueues(self._queues) if self._known is None else self._queues)
-        end = self._walk(scanner, plan.start, max(plan.trusted, self.marked))
+        scanner, end = self._walk_new(plan)
         if self._damaged:
             self._keep_ends()
         last_record = scanner.last_record
@@ -173,7 +186,26 @@ class Recovery:
             seconds=time.monotonic() - began,
         )
 
-    def _scanner(self, queues: QueueTable | _LostQueues | _NewQueues) -> LogScanner:
+    def _walk_new(self, plan: _Plan) -> tuple[LogScanner, int]:
+        """Fill the queues from the plan's start; returns the scanner, and the log's end.
+
+        Another broker has added all entries before the last one that any queue has, as RocketMQ
+        assumes, too: a queue without files was deleted.
+        """
+        queues = _FoundQueues(self._queues, emptied=self._known is None)
+        trusted = max(plan.trusted, self.marked)
+        scanner, start = self._scanner(queues), plan.start
+        if self._deleted.is_newer:
+            if start < self._added_to:
+                queues.is_deleted = self._deleted.has_queue
+                start = self._walk(scanner, start, trusted, self._added_to)
+                if start < self._added_to:
+                    return scanner, start
+                scanner.forget_queues()
+            queues.is_deleted = self._deleted.lacks_row
+        return scanner, self._walk(scanner, start, trusted)
+
+    def _scanner(self, queues: _LostQueues | _FoundQueues) -> LogScanner:
         # Delay levels are known before the first record is dispatched (D5).
         return LogScanner(
             queues,
@@ -241,11 +273,19 @@ class Recovery:
                 continue
             if topic not in self._queues and topic in self._deleted:
                 continue
-            for queue_id, promise in promised.items():
-                queue = self._queues.get(topic, queue_id)
-                if self._is_made_again(queue, promise, known):
-                    made_again.add(queue)
-                else:
+            found = {number: self._queues.find(topic, number) for number in promised}
+            new = {
+                queue
+                for number, queue in found.items()
+                if queue is not None and self._is_made_again(queue, promised[number], known)
+            }
+            made_again |= new
+            is_deleted = bool(new) or self._deleted.has_queue(topic)
+            for number, promise in promised.items():
+                if found[number] is None and is_deleted and promise.min < promise.max:
+                    continue
+                queue = self._queues.get(topic, number)
+                if queue not in new:
                     resume = min(resume, self._complete_up_to(queue, promise, known))
         for queue in self._queues:
             if queue in made_again or queue.queue_id not in known.queues.get(queue.topic, {}):
@@ -395,22 +435,29 @@ class Recovery:
         return found
 
     def _note_ends(self) -> None:
-        """Note where the queues end on disk, with records below the mark.
+        """Note where the queues end on disk: of records below the mark, and of all.
 
         If the log has lost the last record of a queue, only its entry says which offset it had.
         """
-        if not self.marked:
-            return
-        each = self._queues.file_size // ENTRY_SIZE
+        last = self._log.segments[-1]
         for queue in self._queues:
-            end, physical = queue.first_after(self.marked), queue.max_physical_offset
-            data = queue.stored(end, (end // each + 1) * each) if queue.has_more else None
-            while data is not None:
-                count, physical = _plausible(data, physical, self.marked)
-                end += count
-                more = count and end % each == 0
-                data = queue.stored(end, end + each) if more else None
-            self._ends[queue] = end
+            if self.marked:
+                self._ends[queue], _ = self._end_on_disk(queue, self.marked)
+            if self._deleted.is_newer:
+                _, physical = self._end_on_disk(queue, last.base_offset + last.size)
+                self._added_to = max(self._added_to, physical)
+
+    def _end_on_disk(self, queue: ConsumeQueue, stop: int) -> tuple[int, int]:
+        """The offset after a queue's last entry of a record before `stop`; where that one ends."""
+        each = self._queues.file_size // ENTRY_SIZE
+        end, physical = queue.first_after(stop), queue.max_physical_offset
+        data = queue.stored(end, (end // each + 1) * each) if queue.has_more else None
+        while data is not None:
+            count, physical = _plausible(data, physical, stop)
+            end += count
+            more = count and end % each == 0
+            data = queue.stored(end, end + each) if more else None
+        return end, physical
 
     def _keep_ends(self) -> None:
         for queue, end in self._ends.items():

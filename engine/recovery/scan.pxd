@@ -48,8 +48,7 @@ cdef class LogScanner:
     # scan() of `size` bytes at `data`, with the GIL for records whose queue asks for it only.
     cdef Stop scan_bytes(self, const uint8_t *data, int64_t size, int64_t base_offset,
                          int64_t start, int64_t limit) except STOP_FAILED nogil
-    # Looks queues up again: the store has removed some.
-    cdef int forget_queues(self) except -1
+    cpdef int forget_queues(self) except -1
     cdef bint resume(self, Stop stop) except -1 with gil
     cdef Stop walk(self, int64_t limit, bint dispatching) noexcept nogil
     cdef bint torn_behind_the_body(self) noexcept nogil

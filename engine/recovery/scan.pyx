@@ -115,7 +115,8 @@ cdef class LogScanner:
             if not self.resume(stop):
                 return STOP_BAD
 
-    cdef int forget_queues(self) except -1:
+    cpdef int forget_queues(self) except -1:
+        """Look queues up again at their next record."""
         return self.known.clear()
 
     cdef bint resume(self, Stop stop) except -1 with gil:

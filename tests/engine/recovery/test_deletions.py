@@ -18,13 +18,13 @@ from congreve.records.record import decode_record
 OLD = 45
 
 
-def put(store: MessageStore, topic: str, *bodies: bytes) -> None:
+def put(store: MessageStore, topic: str, *bodies: bytes, queue_id: int = 0) -> None:
     for body in bodies:
-        store.put(Record(topic=topic, body=body))
+        store.put(Record(topic=topic, body=body, queue_id=queue_id))
 
 
-def served(store: MessageStore, topic: str) -> list[bytes]:
-    queue = store.queues.find(topic, 0)
+def served(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
+    queue = store.queues.find(topic, queue_id)
     places = [] if queue is None else [queue[offset][0] for offset in range(queue.min, queue.max)]
     return [decode_record(record).body for place in places if (record := store.read(place))]
 
@@ -89,6 +89,59 @@ def test_a_deleted_topic_does_not_come_back(root: Path, made_again: bool) -> Non
         put(store, "T", b"new")
         assert served(store, "T") == [b"new"]
         assert store.queues.get("T", 0).max == 1
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize("made_again", [False, True])
+def test_messages_since_our_checkpoint_do_not_come_back(
+    root: Path, made_again: bool, checkpoint: bool
+) -> None:
+    def change(store: MessageStore) -> None:
+        put(store, "T", b"old", b"old")
+        put(store, "T", b"old", queue_id=1)
+        store.delete_topic("T")
+        if made_again:
+            put(store, "T", b"new", queue_id=1)
+        put(store, "Kept", b"kept")
+
+    by_another_broker(root, change, "Kept", *(["T"] if made_again else []))
+    if not checkpoint:
+        (root / "congreve/queues.json").unlink()
+    for _ in range(2):
+        with MessageStore(small_store(root)) as store:
+            assert not served(store, "T", 0)
+            assert served(store, "T", 1) == ([b"new"] if made_again else [])
+            assert len(served(store, "Kept")) == OLD + 1
+            copy = shutil.copytree(root, root.parent / "killed", dirs_exist_ok=True)
+        shutil.rmtree(root)
+        copy.rename(root)
+
+
+def test_another_queue_of_a_topic_made_again_has_no_former_message(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore(small_store(root)) as store:
+        for queue_id in range(4):
+            put(store, "T", b"old", queue_id=queue_id)
+
+    def change(store: MessageStore) -> None:
+        store.delete_topic("T")
+        put(store, "T", b"new", queue_id=2)
+
+    by_another_broker(root, change, "T")
+    with MessageStore(small_store(root)) as store:
+        assert [served(store, "T", queue_id) for queue_id in range(4)] == [[], [], [b"new"], []]
+
+
+def test_messages_that_no_queue_has_yet_are_added(root: Path) -> None:
+    """RocketMQ may stop before it has added its last messages to their queues."""
+
+    def change(store: MessageStore) -> None:
+        put(store, "Late", b"first")
+
+    by_another_broker(root, change, "T", "Kept", "Late")
+    shutil.rmtree(root / "consumequeue/Late")
+    with MessageStore(small_store(root)) as store:
+        assert served(store, "Late") == [b"first"]
 
 
 def test_queues_that_the_disk_lost_are_rebuilt(root: Path) -> None:

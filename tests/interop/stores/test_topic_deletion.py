@@ -117,6 +117,42 @@ def test_a_topic_is_deleted_and_made_again_by_both(exchange: Exchange, kind: str
     assert kind == "java" or not report.problems, report.problems
 
 
+@pytest.mark.parametrize("since", ["nothing", "messages", "made-again"])
+def test_a_topic_that_java_deleted_does_not_come_back_after_our_kill(
+    exchange: Exchange, kind: str, since: str
+) -> None:
+    if kind != "congreve":
+        pytest.skip("RocketMQ alone brings it back")
+    sent = Sent(exchange)
+    exchange.start("congreve")
+    exchange.create_topics(GONE, KEPT, queues=QUEUES)
+    sent.more(90)
+    exchange.end("stop")
+    exchange.start("java")
+    if since == "messages":
+        sent.more(40)
+    exchange.java.mqadmin(*delete(exchange, GONE))
+    if since == "made-again":
+        exchange.create_topics(GONE, queues=QUEUES)
+    exchange.end("stop")
+    for _ in range(2):
+        exchange.start("congreve")
+        exchange.end("kill")
+    exchange.start("congreve")
+    queues = exchange.folder / "store/consumequeue" / GONE
+    assert not any(queues.rglob("0*"))
+    sent.messages[GONE] = []
+    if since == "made-again":
+        sent.check()
+    else:
+        del sent.messages[GONE]
+        sent.check()
+        exchange.create_topics(GONE, queues=QUEUES)
+        sent.messages[GONE] = []
+    sent.more(20)
+    sent.check()
+
+
 def test_a_table_keeps_the_topic_that_java_deleted(
     exchange: Exchange, kind: str, tmp_path: Path
 ) -> None:
