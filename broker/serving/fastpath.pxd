@@ -31,7 +31,7 @@ cdef class FastPath:
     # The current frame.
     cdef Frame frame
     cdef Header header
-    cdef SendHeader send
+    cdef SendHeader send_header
 
     # The current chunk.
     cdef Py_ssize_t at

@@ -141,23 +141,23 @@ cdef class FastPath:
     cdef void decode_again(self, const uint8_t *data, Py_ssize_t available) noexcept nogil:
         """Decode the frame at `at`, after others behind it were prepared."""
         next_frame(data + self.at, available - self.at, &self.frame)
-        self.headers.decode(&self.frame, &self.header, &self.send)
+        self.headers.decode(&self.frame, &self.header, &self.send_header)
 
     cdef Stop prepare_frame(self) noexcept nogil:
-        if self.headers.decode(&self.frame, &self.header, &self.send) != HEADER_OK:
+        if self.headers.decode(&self.frame, &self.header, &self.send_header) != HEADER_OK:
             self.header.code = UNKNOWN_CODE
             return STOP_PYTHON
         if self.header.flag & FLAG_RESPONSE or not self.is_permitted():
             return STOP_PYTHON
         if is_send(self.header.code):
-            return self.sends.prepare(&self.frame, &self.header, &self.send)
+            return self.sends.prepare(&self.frame, &self.header, &self.send_header)
         if is_pull(self.header.code):
             return STOP_PULL
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 
     cdef bint is_permitted(self) noexcept nogil:
         return self.accounts is None or self.accounts.may_pass(
-            &self.header, &self.send, self.frame.body, self.headers.signed
+            &self.header, &self.send_header, self.frame.body, self.headers.signed
         )
 
     cdef Stop serve_alone(self) noexcept nogil:
@@ -191,7 +191,7 @@ cdef class FastPath:
             return STOP_SEGMENT
         if status == END_QUEUE:
             self.sends.topic = self.transactions.topic
-            self.send.queue_id = self.transactions.queue_id
+            self.send_header.queue_id = self.transactions.queue_id
             return STOP_QUEUE
         if status == END_QUEUE_ROOM:
             self.sends.full_queue, self.sends.full_topic = queue, self.transactions.target()

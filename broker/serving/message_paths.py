@@ -23,12 +23,12 @@ from congreve.broker.quotas.send_quota import SendQuota
 from congreve.broker.requests.settings import fast_path_settings, follow_topics
 from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.serving.fastpath import FastPath
-from congreve.broker.serving.lane_sends import (
+from congreve.broker.serving.lane_server import (
     APPENDED_KIND,
     ARRIVED_KIND,
     PULL_ENDED_KIND,
     PULL_UNREADABLE_KIND,
-    LaneSends,
+    LaneServer,
     queues_of,
 )
 from congreve.engine.log.watch import take_watchers
@@ -69,7 +69,7 @@ class MessagePaths:
         self._arrived = arrived
         self._rpc_times = rpc_times
         self.topics = TopicTable(store.log.lock)
-        self.lanes: list[LaneSends] = []
+        self.lanes: list[LaneServer] = []
         self._confirm = confirm
         self.group_commit = GroupCommit(config, waits_for_slaves=confirm.waits_for_slaves)
         self.pulls = PullMessageProcessor(
@@ -92,7 +92,7 @@ class MessagePaths:
             slow.watch_threads(self.put_times)
         store.health.follow(self._lanes_accept)
 
-    def _new_lane(self, number: int) -> LaneSends:
+    def _new_lane(self, number: int) -> LaneServer:
         store = self._managers.store
         pulls = LanePulls(
             store,
@@ -104,7 +104,7 @@ class MessagePaths:
             waiting_bytes_max=WAITING_BYTES_MAX // self._managers.config.network_threads,
         )
         self.pulls.validation.follow_lane(pulls.table)
-        return LaneSends(
+        return LaneServer(
             self._new_fast_path(),
             pulls,
             store,
@@ -139,7 +139,7 @@ class MessagePaths:
     def lane_entry(
         self, protocol: FrameProtocol | None, kind: int, data: bytes, number: int
     ) -> None:
-        """Handle an entry that a lane passes to the event loop (lane_sends.pyx)."""
+        """Handle an entry that a lane passes to the event loop (lane_server.pyx)."""
         if kind == ARRIVED_KIND:
             for queue in queues_of(data):
                 self._arrived(queue)

@@ -77,18 +77,18 @@ def queues_of(bytes data not None):
 
 
 @cython.final
-cdef class LaneSends(LaneSink):
-    """Serves sends and pulls in a lane's thread; no other thread uses `path`.
+cdef class LaneServer(LaneSink):
+    """Serves the frames of a lane in its thread: sends, pulls, and what the event loop decided.
 
-    With `posts_appends` it posts an entry of APPENDED_KIND after each chunk with messages. Where
-    answers wait, for `confirm` and `timeout_s` at most, the lane without a `leader` listens to the
-    backend for all others.
+    No other thread uses `path`. With `posts_appends` it posts an entry of APPENDED_KIND after each
+    chunk with messages. Where answers wait, for `confirm` and `timeout_s` at most, the lane without
+    a `leader` listens to the backend for all others.
     (RocketMQ: SendMessageProcessor.)
     """
 
     def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
                  bint posts_appends, ConfirmOffset confirm not None, double timeout_s,
-                 LaneSends leader=None):
+                 LaneServer leader=None):
         self.path, self.sends = path, path.sends
         self.pulls = pulls
         pulls.times = path.put_times
@@ -111,7 +111,7 @@ cdef class LaneSends(LaneSink):
 
     def follow(self, list lanes):
         """Set all lanes, this one included; the lane notifies them of entries in watched queues."""
-        cdef LaneSends each
+        cdef LaneServer each
         self.references = lanes
         self.lane_count = <int> len(lanes)
         for number, each in enumerate(lanes):
@@ -254,13 +254,13 @@ cdef class LaneSends(LaneSink):
 
     cdef bint open_queue(self) except -1:
         """Open the queue of the current send; False if the loop must wait for its file."""
-        cdef bytes name = self.path.send.topic.data[:self.path.send.topic.length]
+        cdef bytes name = self.path.send_header.topic.data[:self.path.send_header.topic.length]
         topic = name.decode()
         if topic not in self.path.topics:
             raise KeyError(topic)
-        if self.store.first_files.is_missing(topic, self.path.send.queue_id):
+        if self.store.first_files.is_missing(topic, self.path.send_header.queue_id):
             return False
-        queue = self.store.queues.get(topic, self.path.send.queue_id)
+        queue = self.store.queues.get(topic, self.path.send_header.queue_id)
         self.path.topics.set_queue(topic, queue)
         return True
 
@@ -287,10 +287,10 @@ cdef class LaneSends(LaneSink):
     cdef bint pass_on(self, Lane lane, LaneConnection *connection) noexcept nogil:
         """Give the current frame to the loop; later sends wait for it if their order matters."""
         cdef int32_t code = self.path.header.code
-        self.sends.cancel_charge(&self.path.frame, &self.path.header, &self.path.send)
+        self.sends.cancel_charge(&self.path.frame, &self.path.header, &self.path.send_header)
         if code == END_TRANSACTION or (
             code != UNKNOWN_CODE and is_send(code)
-            and self.path.send.sys_flag & SYS_TRANSACTION_MASK
+            and self.path.send_header.sys_flag & SYS_TRANSACTION_MASK
         ):
             self.find_queues()
         return lane.pass_frame(
@@ -354,7 +354,7 @@ cdef class LaneSends(LaneSink):
                 if self.lanes[i] == <void *> self:
                     self.pulls.polling.arrived(queue)
                 else:
-                    (<LaneSends> self.lanes[i]).arrived(queue)
+                    (<LaneServer> self.lanes[i]).arrived(queue)
 
     cdef void arrived(self, void *queue) noexcept nogil:
         self.mailbox.post(ARRIVED_IN_LANE, -1, <const uint8_t *> &queue, sizeof(void *), 0, True)

@@ -15,7 +15,7 @@ cdef enum:
     LANES_MAX = 63              # a queue has a watcher bit for each
 
 
-cdef class LaneSends(LaneSink):
+cdef class LaneServer(LaneSink):
     cdef readonly FastPath path
     """The fast path of this lane."""
     cdef readonly LanePulls pulls
@@ -29,7 +29,7 @@ cdef class LaneSends(LaneSink):
     cdef bint listens_to_backend    # for all lanes
     cdef int follower_fds[LANES_MAX]
     cdef int follower_count
-    cdef void *lanes[LANES_MAX]     # the LaneSends of all lanes, with this one
+    cdef void *lanes[LANES_MAX]     # the LaneServer of all lanes, with this one
     cdef int lane_count
     cdef object references          # they keep `lanes` alive
     cdef public uint32_t by_handlers
