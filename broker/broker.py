@@ -223,11 +223,13 @@ class Broker(Lifecycle):
 
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
+        self.managers.pops.arrived(queue)
         if self._paths is not None:
             self._paths.notify(queue)
 
     def _shown(self) -> None:
         self.managers.delayed.shown()
+        self.managers.pops.shown()
         if self._paths is not None:
             self._paths.show_more()
 

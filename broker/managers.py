@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from congreve.base.clock import Clock
+from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.delay.targets import Targets
@@ -14,6 +15,11 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_files import StateFiles
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.broker.metadata.topic_recovery import TopicRecovery
+from congreve.broker.pop.ack_processor import AckMessageProcessor
+from congreve.broker.pop.processor import PopMessageProcessor
+from congreve.broker.pop.processors import pop_processors
+from congreve.broker.pop.service import Pops
+from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
@@ -56,14 +62,32 @@ class Managers:
             store=store,
             clock=clock,
         )
+        self.pops = Pops(config, self.metadata, store, self.stats, clock)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False
+
+    def pop_processors(
+        self, group_commit: GroupCommit, quota: PullQuota
+    ) -> tuple[PopMessageProcessor, AckMessageProcessor]:
+        """The processors of pops, whose answers wait for `group_commit`."""
+        return pop_processors(
+            config=self.config,
+            metadata=self.metadata,
+            consumers=self.members.consumers,
+            store=self.store,
+            stats=self.stats,
+            clock=self.clock,
+            pops=self.pops,
+            group_commit=group_commit,
+            quota=quota,
+        )
 
     async def load(self) -> None:
         """Read all files; the store is open. Raises StoreError when a file cannot be used."""
         self._topic_recovery.run(self.files.load())
         await asyncio.to_thread(self.delayed.load)
         await asyncio.to_thread(self.transactions.load)
+        await self.pops.load()
         self._loaded = True
 
     async def start(self) -> None:
@@ -71,6 +95,7 @@ class Managers:
         if not self.config.is_slave:
             await self.delayed.start()
         self.transactions.start()
+        self.pops.start()
 
     async def stop(self) -> None:
         """Save all state; it is on disk when this returns, and the store is still open. Idempotent.
@@ -80,6 +105,7 @@ class Managers:
         await self.members.stop()
         if not self._loaded:
             return
+        await self.pops.stop()
         await self.delayed.stop()
         await self.transactions.stop()
         await self.topic_deletion.checkpoints.finish()
@@ -97,5 +123,6 @@ class Managers:
             *self.delayed.files,
             *self.transactions.files,
             self.topic_deletion.checkpoints,
+            self.pops.journal.writer,
         )
         return "; ".join(file.trouble for file in files if file.trouble is not None) or None

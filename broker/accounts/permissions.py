@@ -21,7 +21,7 @@ from congreve.records.message.properties import (
     TRANSACTION_PREPARED,
 )
 from congreve.records.message.property_codec import decode_properties
-from congreve.records.message.topics import NOT_FOR_CONSUMERS
+from congreve.records.message.topics import NOT_FOR_CONSUMERS, pop_retry_topic
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -29,12 +29,15 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.pop_bodies import BatchAckMessageRequestBody
 
 FindRecord = Callable[[int], Record | None]
 """The record at a physical offset, None without one."""
 
 EITHER = Perm.PUB | Perm.SUB
 OFFSET_DIGITS_MAX = 18
+BATCH_ACK_MAX = 4 << 20
+"""Bytes of a batch of acknowledgements."""
 
 
 class Source(Protocol):
@@ -189,6 +192,38 @@ class OfLocks(NamedTuple):
 
     def __str__(self) -> str:
         return "SUB of its group and topics"
+
+
+class OfPopped(NamedTuple):
+    """The topic of a popped message, for one that came again the one it was sent to; its group."""
+
+    def needs(self, request: RemotingCommand, find: FindRecord) -> Iterator[Need]:
+        """What the request needs."""
+        fields = request.ext_fields
+        yield from popped_needs(fields.get("consumerGroup", ""), fields.get("topic", ""))
+
+    def __str__(self) -> str:
+        return "SUB of its group and topic"
+
+
+class OfBatchAck(NamedTuple):
+    """The groups and topics of a batch of acknowledgements."""
+
+    def needs(self, request: RemotingCommand, find: FindRecord) -> Iterator[Need]:
+        """What the request needs."""
+        check_body_size(request, BATCH_ACK_MAX)
+        acks = BatchAckMessageRequestBody.decode(request.body).acks
+        for group, topic in {(ack.consumer_group, ack.topic) for ack in acks}:
+            yield from popped_needs(group, topic)
+
+    def __str__(self) -> str:
+        return "SUB of its groups and topics"
+
+
+def popped_needs(group: str, topic: str) -> Iterator[Need]:
+    """What the acknowledgement of a message of `topic` needs."""
+    yield Need(Kind.GROUP, group, Perm.SUB)
+    yield topic_need(topic.removeprefix(pop_retry_topic(group, "")), Perm.SUB)
 
 
 class OfClientConfig(NamedTuple):

@@ -14,12 +14,14 @@ from congreve.broker.accounts.accounts import Perm
 from congreve.broker.accounts.permissions import (
     EITHER,
     FindRecord,
+    OfBatchAck,
     OfClientConfig,
     OfGroup,
     OfHalfMessage,
     OfHeartbeat,
     OfLocks,
     OfMessage,
+    OfPopped,
     OfTopic,
     Rule,
     Source,
@@ -27,7 +29,7 @@ from congreve.broker.accounts.permissions import (
 from congreve.broker.quotas.gate import Quota
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages import admin_headers as admin
-from congreve.remoting.messages import headers
+from congreve.remoting.messages import headers, pop_headers
 from congreve.remoting.messages.codes import RequestCode as Code
 from congreve.remoting.messages.header import Header
 
@@ -103,6 +105,20 @@ REQUESTS = (
         headers.UpdateConsumerOffsetRequestHeader,
         _needs(_READ, _GROUP),
     ),
+    Request(
+        Code.POP_MESSAGE, pop_headers.PopMessageRequestHeader, _needs(_READ, _GROUP), vip=False
+    ),
+    Request(Code.ACK_MESSAGE, pop_headers.AckMessageRequestHeader, _needs(OfPopped())),
+    Request(Code.BATCH_ACK_MESSAGE, None, _needs(OfBatchAck())),
+    Request(
+        Code.CHANGE_MESSAGE_INVISIBLETIME,
+        pop_headers.ChangeInvisibleTimeRequestHeader,
+        _needs(OfPopped()),
+    ),
+    Request(
+        Code.NOTIFICATION, pop_headers.NotificationRequestHeader, _needs(_READ, _GROUP), vip=False
+    ),
+    Request(Code.POLLING_INFO, pop_headers.PollingInfoRequestHeader, _needs(_READ, _GROUP)),
     Request(Code.HEART_BEAT, None, _needs(OfHeartbeat()), Quota.HEARTBEAT),
     Request(
         Code.UNREGISTER_CLIENT,

@@ -115,6 +115,7 @@ def _message_processors(
             may_write=may_write,
         ),
         _query_processor(managers, paths),
+        *managers.pop_processors(paths.group_commit, paths.pulls.quota),
     )
 
 

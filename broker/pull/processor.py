@@ -67,7 +67,7 @@ class PullMessageProcessor:
         self._config = config
         self._former_readers = metadata.former_readers
         self._store = store
-        self._quota = quota
+        self.quota = quota
         self._given_back: int | None = None
         self.archived = archived
         self.validation = PullValidation(config, metadata, consumers, store, stats)
@@ -132,7 +132,7 @@ class PullMessageProcessor:
             or self._beginning(header) is not None
             or not self.validation.keep(frame, header, asked)
         ):
-            if self._quota.is_used_up(request, connection):
+            if self.quota.is_used_up(request, connection):
                 raise RefusedError(ResponseCode.FLOW_CONTROL, BUSY_REMARK)
             return self._answer(request, connection, header, asked, may_wait=not request.is_oneway)
         progress = PullProgress(begun_ms=time.monotonic_ns() // 1_000_000)

@@ -37,7 +37,7 @@ class PullSubscriptions:
         has to run first.
         """
         if header.sys_flag & FLAG_SUBSCRIPTION:
-            return self._filter(header.subscription, header.expression_type)
+            return self.filter_of_expression(header.subscription, header.expression_type)
         return self._registered(header, group)
 
     async def compile(self, missing: NotCompiledError) -> None:
@@ -76,7 +76,7 @@ class PullSubscriptions:
                 f" {header.sub_version} asked for",
             )
         if is_on_tags(subscription.expression_type):
-            return self._filter(subscription.sub_string, subscription.expression_type)
+            return self.filter_of_expression(subscription.sub_string, subscription.expression_type)
         registered = self._filters.find(header.topic, name)
         if registered is None:
             raise RefusedError(
@@ -90,9 +90,12 @@ class PullSubscriptions:
                 f"the consumer's consumer filter data not latest: {registered.client_version}"
                 f" here, {header.sub_version} asked for",
             )
-        return self._filter(registered.expression, registered.expression_type)
+        return self.filter_of_expression(registered.expression, registered.expression_type)
 
-    def _filter(self, expression: str | None, expression_type: str | None) -> MessageFilter:
+    def filter_of_expression(
+        self, expression: str | None, expression_type: str | None
+    ) -> MessageFilter:
+        """The filter of an expression; raises as filter_of()."""
         try:
             if is_on_tags(expression_type):
                 return MessageFilter(tag_codes=tag_codes_of(expression))

@@ -29,7 +29,7 @@ from congreve.broker.requests.stops cimport (
     STOP_UNFRAMEABLE,
 )
 from congreve.broker.serving.fastpath cimport UNKNOWN_CODE
-from congreve.engine.log.watch cimport remove_watchers
+from congreve.engine.log.watch cimport loop_watcher, remove_watchers
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.engine.replication.confirm_offset cimport ConfirmOffset
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
@@ -54,7 +54,7 @@ cdef enum:
     SHOWN = entry_kinds.TO_SINK + 3
 
 ARRIVED_KIND = ARRIVED
-"""Queues of parked messages got entries; queues_of() returns them."""
+"""Queues that the loop watches, or with parked messages, got entries: queues_of() has them."""
 APPENDED_KIND = APPENDED
 """Messages were appended; the flush thread must check now whether to flush."""
 NOT_DURABLE_KIND = NOT_DURABLE
@@ -328,7 +328,7 @@ cdef class LaneServer(LaneSink):
         self.notify_arrivals(lane)
 
     cdef void notify_arrivals(self, Lane lane) noexcept nogil:
-        """Notify the lanes that watch queues with new entries, and the loop of parked messages."""
+        """Notify the lanes and the loop, which watch queues with new entries."""
         cdef Arrivals *arrivals = &self.sends.arrivals
         cdef void *for_loop[ARRIVALS_MAX]
         cdef int count = 0
@@ -338,7 +338,7 @@ cdef class LaneServer(LaneSink):
         for i in range(arrivals.count):
             queue = arrivals.queues[i].queue
             watchers = load_acquire_bits(&(<ConsumeQueue> queue).watchers)
-            if arrivals.queues[i].parked:
+            if arrivals.queues[i].parked or watchers & loop_watcher():
                 for_loop[count] = queue
                 count += 1
             if watchers:

@@ -10,6 +10,10 @@ from libc.stdint cimport int64_t, uint64_t
 from congreve.base.atomic cimport and_bits, or_bits
 
 
+LOOP_WATCHER = loop_watcher()
+"""The event loop's bit; lanes have the lower ones."""
+
+
 cdef int64_t watch_queue(AppendLock lock, ConsumeQueue queue, uint64_t watcher) noexcept nogil:
     cdef int64_t end
     lock.take()

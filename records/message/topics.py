@@ -14,6 +14,8 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_QUEUE_ID = 0
 #: Delayed messages that were taken back: the journal of recalls.
 RECALL_TOPIC = "rmq_sys_recalled_messages"
+#: What pops have taken, and what became of it: the journal of pops.
+POP_TOPIC = "rmq_sys_congreve_pops"
 #: Messages whose target cannot hold them, with that target in their properties.
 UNDELIVERABLE_TOPIC = "rmq_sys_undeliverable_messages"
 
@@ -52,7 +54,7 @@ TRANS_GROUP = SYSTEM_GROUP_PREFIX + "TRANS"
 #: Their queue entries hold the time to process the message instead of the hash of its tag.
 PARKED = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
 #: Topics that a store keeps even if the table of topics lacks them.
-NEVER_UNUSED = PARKED | {TRANS_OP_HALF_TOPIC, RECALL_TOPIC}
+NEVER_UNUSED = PARKED | {TRANS_OP_HALF_TOPIC, RECALL_TOPIC, POP_TOPIC}
 
 #: Topics that only brokers may write to.
 NOT_FOR_PRODUCERS = frozenset(
@@ -60,6 +62,7 @@ NOT_FOR_PRODUCERS = frozenset(
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
         RECALL_TOPIC,
+        POP_TOPIC,
         UNDELIVERABLE_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
@@ -72,6 +75,7 @@ NOT_FOR_PRODUCERS = frozenset(
 #: message only as one of its real topic.
 NOT_FOR_CONSUMERS = PARKED | {
     RECALL_TOPIC,
+    POP_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,

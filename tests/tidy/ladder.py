@@ -134,6 +134,7 @@ _ROOMS = {
         transaction
         send pull.lanes
         pull
+        pop
         managers
         serving
         replication

@@ -17,6 +17,7 @@ WITH_REASON = {
     "broker/election/replication.py": "whether the queue is here",
     "broker/group/consumer_processor.py": "whether the queue ever had a message",
     "broker/metadata/topic_recovery.py": "topics that have messages",
+    "broker/pop/journal.py": "recovery of its own records",
     "broker/replication/slave_synchronize.py": "whether the queue is here",
     "broker/transaction/service.py": "recovery of transactions",
 }

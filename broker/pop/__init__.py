@@ -1,0 +1,1 @@
+"""POP: queues that the broker shares out, message by message."""

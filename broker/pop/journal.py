@@ -1,0 +1,222 @@
+"""The journal of pops: what happened to messages that are out, as records of a system topic.
+
+The log gives these records replication, group commit and recovery. An answer that depends on them
+waits as one to a send. `congreve/pops.json` has all windows as they were at one record, so that a
+start does not read the journal from its beginning, and retention may remove older records.
+"""
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from congreve.base.clock import Clock
+from congreve.broker.commit.group_commit import GroupCommit
+from congreve.broker.metadata.state_writer import StateWriter
+from congreve.engine.errors import StoreError
+from congreve.engine.pop.in_flight import InFlight
+from congreve.engine.results import PutStatus
+from congreve.engine.state.state_file import StateFile
+from congreve.engine.store import MessageStore
+from congreve.records.message.message import Host, Record
+from congreve.records.message.topics import POP_TOPIC
+from congreve.records.record import decode_record
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.body import Body
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.header import Int64
+from congreve.remoting.transport.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+QUEUE_ID = 0
+DURABLE_LIMIT_S = 30.0
+SNAPSHOT_BYTES = 16 << 20
+"""Of the journal, after which a new snapshot is written; more after a larger snapshot."""
+SNAPSHOT_MS = 600_000
+"""The age of a snapshot after which a further one is written if there were changes."""
+
+
+class Snapshot(Body):
+    """Content of pops.json: `windows` (base64) are those of the journal before `next`.
+
+    `at` is the log's end then: a shorter log is another one.
+    """
+
+    next: Int64 = 0
+    at: Int64 = 0
+    windows: str = ""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """An answer that is sent when the journal has what it says."""
+
+    request: RemotingCommand
+    connection: Connection
+    answer: RemotingCommand
+    waits: bool
+
+
+class PopJournal:
+    """Writes the changes of InFlight to the log, and answers when they are there.
+
+    One event loop owns it. (RocketMQ: PopBufferMergeService, the revive topic.)
+    """
+
+    def __init__(
+        self, store: MessageStore, in_flight: InFlight, clock: Clock, host: Callable[[], Host]
+    ) -> None:
+        self._store = store
+        self._in_flight = in_flight
+        self._clock = clock
+        self._host = host
+        self.group_commit: GroupCommit | None = None
+        self._file = StateFile(os.path.join(store.config.own_dir, "pops.json"), files=store.files)
+        self.writer = StateWriter(self._file, self._snapshot, self._confirmed)
+        """The writer of pops.json."""
+        self._held: list[Held] = []
+        self._unwritten = b""  # entries that the store has refused so far
+        self._scheduled = False
+        self._next = 0  # the queue offset after the last record
+        self._end = 0  # the log's end after the last record
+        self._since_snapshot = 0  # bytes
+        self._snapshot_size = 0
+        self._snapshot_end = 0
+        self._snapshot_ms = 0
+
+    # --- changes
+
+    def answer(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        answer: RemotingCommand,
+        *,
+        waits: bool = True,
+    ) -> None:
+        """Send an answer after the entries so far are in the log; if it `waits`, durable there.
+
+        All answers of one iteration of the event loop share a record.
+        """
+        self._held.append(Held(request, connection, answer, waits))
+        self.changed()
+
+    def changed(self) -> None:
+        """Write the entries so far in this iteration of the event loop."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_and_answer)
+
+    def write(self) -> bool:
+        """Write the entries so far to the log; False if the store refuses them."""
+        body = self._unwritten + self._in_flight.take_journal()
+        if not body:
+            return True
+        host = self._host()
+        record = Record(
+            topic=POP_TOPIC,
+            body=body,
+            queue_id=QUEUE_ID,
+            born_timestamp=self._clock.now(),
+            born_host=host,
+            store_host=host,
+        )
+        put = self._store.put(record, is_copy=True)
+        if put.status is not PutStatus.PUT_OK:
+            self._unwritten = body
+            logger.error("the journal of pops is not written: %s", put.refusal)
+            return False
+        self._unwritten = b""
+        self._next, self._end = put.queue_offset + 1, put.end
+        self._since_snapshot += len(body)
+        return True
+
+    def _write_and_answer(self) -> None:
+        self._scheduled = False
+        held, self._held = self._held, []
+        written = self.write()
+        for each in held:
+            self._send(each, written)
+
+    def _send(self, held: Held, written: bool) -> None:
+        if held.request.is_oneway:
+            return
+        answer: RemotingCommand | None = held.answer
+        if not written:
+            reason = self._store.trouble() or "the log has no room"
+            answer = held.request.reply(
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"the store refuses the change: {reason}"
+            )
+        elif held.waits and self.group_commit is not None:
+            answer = self.group_commit.answer(held.request, held.connection, held.answer, self._end)
+        if answer is not None:
+            held.connection.send(answer)
+
+    # --- the file
+
+    def load(self) -> bool:
+        """Read pops.json and the journal after it; False if POP was never used.
+
+        Raises StoreError when they cannot be read.
+        """
+        snapshot = self._file.load(lambda text: Snapshot.from_tree(fastjson.loads(text)))
+        queue = self._store.queues.find(POP_TOPIC, QUEUE_ID)
+        if queue is None:
+            return False
+        begin = 0
+        end = self._store.log.max_offset
+        if snapshot is not None and snapshot.next <= queue.max and snapshot.at <= end:
+            self._in_flight.restore(base64.b64decode(snapshot.windows))
+            begin = snapshot.next
+        if begin < queue.min:
+            logger.error(
+                "records %d to %d of the journal of pops are gone: what was out may come again",
+                begin,
+                queue.min,
+            )
+        for offset in range(max(begin, queue.min), queue.max):
+            place = self._store.place_of(queue, offset)
+            found = None if place is None else self._store.read(place)
+            if found is None:
+                logger.error("record %d of the journal of pops cannot be read", offset)
+                continue
+            body = bytes(decode_record(found).body)
+            self._in_flight.replay(body)
+            self._since_snapshot += len(body)
+        self._in_flight.take_journal()  # what it has repeated
+        self._next, self._end = queue.max, self._store.log.max_offset
+        return True
+
+    def save(self) -> None:
+        """Write pops.json soon if the journal has grown enough since."""
+        grown = self._since_snapshot >= max(SNAPSHOT_BYTES, 2 * self._snapshot_size)
+        old = self._clock.now() - self._snapshot_ms >= SNAPSHOT_MS
+        if self._since_snapshot and (grown or old):
+            self.writer.changed()
+
+    async def close(self) -> None:
+        """Write pops.json if it is not up to date, and stop."""
+        self._write_and_answer()
+        if self._since_snapshot and not self._unwritten:
+            self.writer.changed()
+        await self.writer.finish()
+
+    def _snapshot(self) -> Snapshot:
+        self.write()
+        windows = self._in_flight.snapshot()
+        self._since_snapshot, self._snapshot_size = 0, len(windows)
+        self._snapshot_end, self._snapshot_ms = self._end, self._clock.now()
+        return Snapshot(next=self._next, at=self._end, windows=base64.b64encode(windows).decode())
+
+    def _confirmed(self) -> bool:
+        """Whether no other log can replace the one that the snapshot continues."""
+        end = self._snapshot_end
+        if not self._store.wait_durable(end, DURABLE_LIMIT_S):
+            return False
+        if self._store.log.shown_end < end:
+            raise StoreError(f"{self._file.path} is not written: slaves lack what it continues")
+        return True

@@ -1,0 +1,131 @@
+"""Messages whose invisible time is over: copies in the group's retry or dead-letter topic.
+
+The copy comes first, then the entry of the journal that settles the message: a kill between them
+may deliver a message twice, and loses none. (RocketMQ: PopReviveService.)
+"""
+
+import logging
+
+import msgspec
+
+from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.send.retries import dead_letter
+from congreve.engine.pop.in_flight import PopWindow
+from congreve.engine.results import PutStatus
+from congreve.engine.store import MessageStore
+from congreve.records.message.fitting import fitting
+from congreve.records.message.message import Host, Record
+from congreve.records.message.properties import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    FIRST_POP_TIME,
+    ORIGIN_GROUP,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+)
+from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, pop_retry_topic
+from congreve.records.record import decode_record, offset_message_id
+
+logger = logging.getLogger(__name__)
+
+
+class PopRedelivery:
+    """Copies messages of one store for their groups. (RocketMQ: PopReviveService.)"""
+
+    def __init__(self, metadata: Metadata, store: MessageStore, stats: BrokerStats) -> None:
+        self._topics = metadata.topics
+        self._groups = metadata.groups
+        self._store = store
+        self._stats = stats
+
+    def again(self, window: PopWindow, offset: int, pop_ms: int, host: Host) -> bool:
+        """Give the group a message again, and settle it; False if the store refuses the copy."""
+        record = self.stored(window.topic, window.queue_id, offset)
+        if record is None:  # it has expired
+            window.settle(offset, pop_ms)
+            return True
+        if record.reconsume_times >= self.attempts(window.group):
+            return self.bury(window, record, pop_ms)
+        copy = fitting(_copy(record, window.group, pop_ms, host))
+        if copy is None:
+            logger.error(
+                "message %s of group %s is a dead letter: its properties leave no room for a retry",
+                record.properties.get(UNIQ_KEY),
+                window.group,
+            )
+            return self.bury(window, record, pop_ms)
+        self._topics.create_internal(copy.topic, 1)
+        return self._put(copy, window, record, pop_ms)
+
+    def bury(self, window: PopWindow, record: Record, pop_ms: int) -> bool:
+        """Put a message into the group's dead-letter topic, and settle it; as again()."""
+        self._topics.create_internal(dlq_topic(window.group), 1)
+        return self._put(dead_letter_of(record, window.group), window, record, pop_ms)
+
+    def attempts(self, group: str) -> int:
+        """How often a group may get a message again."""
+        known = self._groups.table.get(group)
+        return 0 if known is None else known.retry_max_times
+
+    def stored(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """The record at an offset of a queue; None if it has expired."""
+        queue = self._store.queues.find(topic, queue_id)
+        place = None if queue is None else self._store.place_of(queue, offset)
+        found = None if place is None else self._store.read(place)
+        return None if found is None else decode_record(found, physical_offset=place)
+
+    def _put(self, copy: Record, window: PopWindow, record: Record, pop_ms: int) -> bool:
+        put = self._store.put(copy, is_copy=True)
+        if put.status is not PutStatus.PUT_OK:
+            logger.error("%s takes no copy of a message: %s", copy.topic, put.refusal)
+            return False
+        window.settle(record.queue_offset, pop_ms)
+        is_dead = copy.topic == dlq_topic(window.group)
+        self._stats.sent_back(
+            window.group, original_topic(window.group, window.topic), is_dead=is_dead
+        )
+        return True
+
+
+def original_topic(group: str, topic: str) -> str:
+    """The topic whose messages a group's retry topic has; any other topic itself."""
+    return topic.removeprefix(pop_retry_topic(group, ""))
+
+
+def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
+    kept = dict(record.properties)
+    if record.reconsume_times == 0:
+        kept.pop(FIRST_POP_TIME, None)
+    kept.setdefault(FIRST_POP_TIME, str(pop_ms))
+    kept[ORIGIN_GROUP] = group
+    topic = record.topic
+    if not topic.startswith(RETRY_PREFIX):
+        topic = pop_retry_topic(group, topic)
+    return Record(
+        topic=topic,
+        body=record.body,
+        properties=kept,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=host,
+        store_host=host,
+        reconsume_times=record.reconsume_times + 1,
+    )
+
+
+def dead_letter_of(record: Record, group: str) -> Record:
+    """The dead letter of a message that a group did not acknowledge after its last attempt."""
+    kept = dict(record.properties)
+    topic = original_topic(group, record.topic)
+    message_id = offset_message_id(record.store_host, record.physical_offset)
+    kept.setdefault(RETRY_TOPIC, topic)
+    kept.setdefault(ORIGIN_MESSAGE_ID, message_id)
+    kept[DLQ_ORIGIN_TOPIC] = topic
+    kept[DLQ_ORIGIN_MESSAGE_ID] = kept.get(UNIQ_KEY, message_id)
+    letter = msgspec.structs.replace(
+        record, properties=kept, reconsume_times=record.reconsume_times + 1
+    )
+    return dead_letter(letter, group)

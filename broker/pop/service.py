@@ -1,0 +1,242 @@
+"""What pops have taken: windows over queues, their journal, and what comes again in time."""
+
+import asyncio
+import logging
+
+import numpy
+from numpy import int64
+
+from congreve.base.clock import Clock
+from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.pop.journal import PopJournal
+from congreve.broker.pop.redelivery import PopRedelivery, original_topic
+from congreve.broker.pop.waiting import WaitingPops
+from congreve.engine.log.watch import LOOP_WATCHER, watch
+from congreve.engine.pop.in_flight import InFlight, PopWindow
+from congreve.engine.pop.limits import PopLimits
+from congreve.engine.pop.results import Due
+from congreve.engine.queue.consume_queue import ConsumeQueue
+from congreve.engine.store import MessageStore
+from congreve.records.message.topics import RETRY_PREFIX, pop_retry_topic
+from congreve.remoting.loop.periodic import Periodic
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
+
+logger = logging.getLogger(__name__)
+
+ROUND = 200
+"""Messages of one round of redelivery; then other work of the event loop can run."""
+REFUSED_S = 1.0
+"""Seconds until the next round when the store refuses a copy."""
+CLOCK_STEP_S = 1.0
+"""The longest sleep while messages are out: the clock may be set."""
+SAVE_S = 5.0
+_NOTHING = numpy.empty(0, int64)
+_NEVER_MS = 1 << 62
+
+
+class Pops:
+    """The pops of one broker; its event loop owns it.
+
+    Nothing is made before the first pop. (RocketMQ: PopMessageProcessor, PopReviveService.)
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        store: MessageStore,
+        stats: BrokerStats,
+        clock: Clock,
+        limits: PopLimits | None = None,
+    ) -> None:
+        self._config = config
+        self._topics = metadata.topics
+        self._offsets = metadata.offsets
+        self._store = store
+        self._clock = clock
+        self.in_flight = InFlight(limits or PopLimits())
+        self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
+        self.redelivery = PopRedelivery(metadata, store, stats)
+        self.waiting = WaitingPops(lambda key: (key[1], pop_retry_topic(*key)))
+        self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out
+        self._timer = WakeUpTimer(self._redeliver)
+        self._periodic = Periodic(SAVE_S, self.journal.save)
+        self._used = False
+
+    # --- life
+
+    async def load(self) -> None:
+        """Read the journal, and commit the offsets that it has; the store is open.
+
+        A slave, whose log another one may replace, does not. Raises StoreError.
+        """
+        if self._config.is_slave or not await asyncio.to_thread(self.journal.load):
+            return
+        for window in self.in_flight.all_windows():
+            self.commit(window)
+        self._used = True
+
+    def start(self) -> None:
+        """Start redelivery, if there was a pop before."""
+        if self._used:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._used = True
+        self._periodic.start()
+        self.changed()
+
+    async def stop(self) -> None:
+        """Stop redelivery and save the windows; the store is still open. Idempotent."""
+        self._timer.stop()
+        self._periodic.stop()
+        self.waiting.stop()
+        if self._used:
+            self._used = False
+            await self.journal.close()
+
+    # --- windows
+
+    def window(self, group: str, topic: str, queue_id: int, from_end: bool) -> PopWindow:
+        """The window of a group over a queue, which begins at the group's offset.
+
+        Without one a pop begins at the queue's first message, or `from_end` at its last, if the
+        first is not in memory (RocketMQ: getInitOffset).
+        """
+        committed = self._offsets.query(group, topic, queue_id)
+        window = self.in_flight.find(group, topic, queue_id)
+        if window is None:
+            if not self._used:
+                self._begin()
+            if topic.startswith(RETRY_PREFIX):
+                self._topics.create_internal(topic, 1)
+            begin = committed if committed >= 0 else self._first(topic, queue_id, from_end)
+            window = self.in_flight.window(group, topic, queue_id, begin)
+            self._offsets.commit(group, topic, queue_id, begin)
+        elif committed > window.next:  # members that pull have come further
+            window.take(_NOTHING, committed, self._clock.now(), 0)
+        elif 0 <= committed < window.begin:  # an administrator has set it back
+            window.reset(committed)
+        return window
+
+    def _first(self, topic: str, queue_id: int, from_end: bool) -> int:
+        low = max(self._store.min_offset(topic, queue_id), 0)
+        if not from_end or topic.startswith(RETRY_PREFIX):
+            return low
+        if low == 0 and self._store.store_time_in_memory(topic, queue_id, 0)[0] >= 0:
+            return 0
+        return max(self._store.max_offset(topic, queue_id) - 1, low)
+
+    def commit(self, window: PopWindow) -> None:
+        """Commit the offset before which all messages of a window are settled."""
+        group, topic, queue_id = window.group, window.topic, window.queue_id
+        if window.begin > self._offsets.query(group, topic, queue_id):
+            self._offsets.commit(group, topic, queue_id, window.begin)
+
+    def changed(self) -> None:
+        """Write changes of windows to the journal, and wake redelivery in time."""
+        self.journal.changed()
+        self._set_timer()
+
+    def settled(self, window: PopWindow, *, ordered: bool) -> None:
+        """Report acknowledged messages."""
+        self.commit(window)
+        self.journal.changed()
+        if ordered and not window.out:
+            self._attempts.pop((window.group, window.topic, window.queue_id), None)
+            self.waiting.wake((window.group, window.topic))
+
+    def is_attempt(self, window: PopWindow, attempt_id: str | None) -> bool:
+        """Whether the receiver of the ordered batch that is out asks again."""
+        place = window.group, window.topic, window.queue_id
+        return attempt_id is not None and self._attempts.get(place) == attempt_id
+
+    def begin_attempt(self, window: PopWindow, attempt_id: str | None) -> None:
+        """Note who receives an ordered batch."""
+        place = window.group, window.topic, window.queue_id
+        self._attempts.pop(place, None)
+        if attempt_id is not None:
+            self._attempts[place] = attempt_id
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Let the pops of a group continue at another offset; what is out is forgotten."""
+        window = self.in_flight.find(group, topic, queue_id)
+        if window is not None:
+            window.reset(offset)
+            self._offsets.note(group, topic, queue_id, offset)
+            self.changed()
+            self.waiting.wake((group, topic))
+
+    def next_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where members that pull begin: behind all that pops have taken. None without pops."""
+        window = self.in_flight.find(group, topic, queue_id)
+        return None if window is None else window.next
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget what is out of a deleted topic."""
+        if self._used:
+            self.in_flight.drop_topic(topic)
+            self.waiting.end_key(topic=topic)
+            self.changed()
+
+    def forget_group(self, group: str) -> None:
+        """Forget what is out for a deleted group."""
+        if self._used:
+            self.in_flight.drop_group(group)
+            self.waiting.end_key(group=group)
+            self.changed()
+
+    # --- arrivals
+
+    def watch(self, topic: str, queue_id: int) -> None:
+        """Ask for a call of arrived() for the next message of a queue."""
+        queue = self._store.queues.get(topic, queue_id)
+        watch(self._store.log.lock, queue, LOOP_WATCHER)
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """Report a new entry of a queue; those for which no pop waits are ignored."""
+        if self._used:
+            self.waiting.wake_topic(queue.topic)
+
+    def shown(self) -> None:
+        """Report that readers see more of the log than before."""
+        if self._used:
+            self.waiting.wake_all()
+
+    # --- redelivery
+
+    def _set_timer(self, least_s: float = 0.0) -> None:
+        due_ms = self.in_flight.next_due_ms()
+        if due_ms < _NEVER_MS:
+            seconds = (due_ms - self._clock.now()) / 1000
+            self._timer.set(min(max(seconds, least_s), max(CLOCK_STEP_S, least_s)))
+
+    def _redeliver(self) -> None:
+        """Give groups again what is due, one round."""
+        due = self.in_flight.due(self._clock.now(), ROUND)
+        refused = False
+        if due and not self._store.writable:
+            refused = True
+            for each in due:
+                each.window.give_back(each.offset, each.pop_ms)
+        else:
+            windows = {}
+            for each in due:
+                refused |= not self._redeliver_one(each)
+                windows[id(each.window)] = each.window
+            for window in windows.values():
+                self.commit(window)
+            self.journal.write()
+        self._set_timer(REFUSED_S if refused else 0.0)
+
+    def _redeliver_one(self, due: Due) -> bool:
+        window = due.window
+        if due.ordered:  # the next pop takes it again, in place
+            self.waiting.wake((window.group, original_topic(window.group, window.topic)))
+            return True
+        if self.redelivery.again(window, due.offset, due.pop_ms, self._config.store_host):
+            return True
+        window.give_back(due.offset, due.pop_ms)
+        return False

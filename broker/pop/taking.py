@@ -1,0 +1,276 @@
+"""What a pop takes from the queues of a topic (RocketMQ: PopMessageProcessor.popMsgFromQueue)."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import numpy
+from numpy import int64
+from numpy.typing import NDArray
+
+from congreve.base.clock import Clock
+from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.subscription import MessageFilter
+from congreve.broker.pop.redelivery import PopRedelivery
+from congreve.broker.pop.service import Pops
+from congreve.engine.errors import PopFullError
+from congreve.engine.pop.in_flight import PopWindow
+from congreve.engine.read.reader import GetStatus
+from congreve.engine.store import MessageStore
+from congreve.records.message.pop_handle import PopHandle, PoppedFrom
+from congreve.records.message.properties import POP_CK
+from congreve.records.message.topics import pop_retry_topic
+from congreve.records.record import decode_records, encode_record
+
+RETRY_FIRST_PERCENT = 20
+"""How often a pop looks into the retry topic first (popFromRetryProbability)."""
+SCANS_MAX = 64
+"""Reads of one queue by one pop, each of which found no message that its filter wants."""
+REVIVE_QUEUE_ID = 0
+"""In handles: any of the eight queues of a RocketMQ broker."""
+_NOTHING: NDArray[int64] = numpy.empty(0, int64)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A pop whose checks have passed; `queue_ids` are those it may take from, times are in ms.
+
+    (RocketMQ: PopMessageRequestHeader.)
+    """
+
+    group: str
+    topic: str
+    queue_ids: tuple[int, ...]
+    most: int
+    invisible_ms: int
+    wanted: MessageFilter
+    from_end: bool = False
+    ordered: bool = False
+    attempt_id: str | None = None
+
+
+class Taken(msgspec.Struct):
+    """The messages that a pop took from one queue; `attempts` are how often each came in place.
+
+    (RocketMQ: PopCheckPoint.)
+    """
+
+    kind: PoppedFrom
+    queue_id: int
+    offsets: list[int]
+    attempts: list[int]
+    body: bytes
+
+
+class PopResult(msgspec.Struct):
+    """All that a pop took, and how many messages its queues have left.
+
+    (RocketMQ: PopMessageResponseHeader.)
+    """
+
+    pop_ms: int
+    taken: list[Taken] = []
+    count: int = 0
+    left: int = 0
+    full: bool = False
+
+
+class PopTaking:
+    """Takes messages from queues for groups; one event loop owns it.
+
+    `pick(n)` is a random number below n. (RocketMQ: PopMessageProcessor.)
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        store: MessageStore,
+        stats: BrokerStats,
+        pops: Pops,
+        clock: Clock,
+        broker_name: str,
+        pick: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._topics = metadata.topics
+        self._store = store
+        self._stats = stats
+        self._pops = pops
+        self._redelivery: PopRedelivery = pops.redelivery
+        self._clock = clock
+        self._broker_name = broker_name
+        self._pick = pick
+
+    def take(self, asked: Asked) -> PopResult:
+        """Take up to `most` messages; none is given to another pop before its time is over."""
+        result = PopResult(pop_ms=self._clock.now(), taken=[])
+        retry_first = self._pick(100) < RETRY_FIRST_PERCENT
+        if retry_first and not asked.ordered:
+            self._take_retries(asked, result)
+        start = self._pick(len(asked.queue_ids))
+        for queue_id in asked.queue_ids[start:] + asked.queue_ids[:start]:
+            window = self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
+            self._take_from(asked, window, asked.wanted, PoppedFrom.TOPIC, result)
+        if not retry_first and not asked.ordered:
+            self._take_retries(asked, result)
+        if result.taken:
+            self._pops.changed()
+        return result
+
+    def has_messages(self, asked: Asked) -> bool:
+        """Whether a pop would find messages that no pop has taken."""
+        return any(
+            self._left(window) > 0
+            for window in self._windows(asked)
+            if not self._is_blocked(asked, window)
+        )
+
+    def left(self, asked: Asked) -> int:
+        """How many messages of its queues no pop has taken."""
+        return sum(max(self._left(window), 0) for window in self._windows(asked))
+
+    # --- queues
+
+    def _windows(self, asked: Asked) -> list[PopWindow]:
+        windows = [
+            self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
+            for queue_id in asked.queue_ids
+        ]
+        return windows if asked.ordered else [*windows, self._retries(asked)]
+
+    def _retries(self, asked: Asked) -> PopWindow:
+        return self._pops.window(asked.group, pop_retry_topic(asked.group, asked.topic), 0, False)
+
+    def _take_retries(self, asked: Asked, result: PopResult) -> None:
+        window = self._retries(asked)
+        self._take_from(asked, window, MessageFilter(), PoppedFrom.RETRY_TOPIC, result)
+
+    def _take_from(
+        self,
+        asked: Asked,
+        window: PopWindow,
+        wanted: MessageFilter,
+        kind: PoppedFrom,
+        result: PopResult,
+    ) -> None:
+        most = asked.most - result.count
+        taken = None
+        if most > 0:
+            if asked.ordered and window.out:
+                taken = self._take_again(asked, window, most, result.pop_ms)
+            else:
+                taken = self._take_new(asked, window, wanted, most, kind, result)
+        if taken is not None and taken.offsets:
+            result.taken.append(taken)
+            result.count += len(taken.offsets)
+            counter = self._stats.pull_counter(asked.group, asked.topic)
+            counter.add(len(taken.offsets), len(taken.body))
+        result.left += max(self._left(window), 0)
+        self._pops.commit(window)
+
+    def _left(self, window: PopWindow) -> int:
+        return self._store.max_offset(window.topic, window.queue_id) - window.next
+
+    def _take_new(
+        self,
+        asked: Asked,
+        window: PopWindow,
+        wanted: MessageFilter,
+        most: int,
+        kind: PoppedFrom,
+        result: PopResult,
+    ) -> Taken | None:
+        most = min(most, window.room)
+        if most <= 0:
+            result.full = True
+            return None
+        for _ in range(SCANS_MAX):
+            found = self._store.get(window.topic, window.queue_id, window.next, most, *wanted)
+            if found.status is GetStatus.FOUND:
+                body = b"".join(found.buffers)
+                offsets = _offsets_of(body)
+                if kind is not PoppedFrom.TOPIC:
+                    body = self._as_original(body, asked, offsets[0], result.pop_ms)
+                try:
+                    window.take(
+                        numpy.array(offsets, int64),
+                        found.next_offset,
+                        result.pop_ms,
+                        asked.invisible_ms,
+                        asked.ordered,
+                    )
+                except PopFullError:
+                    result.full = True
+                    return None
+                if asked.ordered:
+                    self._pops.begin_attempt(window, asked.attempt_id)
+                return Taken(kind, window.queue_id, offsets, [0] * len(offsets), body)
+            if found.next_offset <= window.next or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
+                return None
+            window.take(_NOTHING, found.next_offset, result.pop_ms, 0)
+            if found.next_offset >= found.max_offset:
+                return None
+        self._pops.waiting.wake((asked.group, asked.topic))  # its scan continues then
+        return None
+
+    def _as_original(self, body: bytes, asked: Asked, first: int, pop_ms: int) -> bytes:
+        """Records of the retry topic as those of the topic that the client asked for."""
+        pieces = []
+        for record in decode_records(body):
+            handle = PopHandle(
+                start_offset=first,
+                pop_ms=pop_ms,
+                invisible_ms=asked.invisible_ms,
+                revive_queue_id=REVIVE_QUEUE_ID,
+                kind=PoppedFrom.RETRY_TOPIC,
+                broker_name=self._broker_name,
+                queue_id=record.queue_id,
+                offset=record.queue_offset,
+            )
+            record.properties = {POP_CK: handle.encode(), **record.properties}
+            record.topic = asked.topic
+            pieces.append(encode_record(record))
+        return b"".join(pieces)
+
+    # --- ordered pops
+
+    def _is_blocked(self, asked: Asked, window: PopWindow) -> bool:
+        if not asked.ordered or not window.out or self._pops.is_attempt(window, asked.attempt_id):
+            return False
+        now = self._clock.now()
+        rows = window.messages_out(window.begin, window.out)
+        return bool((rows[:, 1] + rows[:, 2] > now).any())
+
+    def _take_again(self, asked: Asked, window: PopWindow, most: int, pop_ms: int) -> Taken | None:
+        """The batch that is out, if its time is over or its receiver asks again."""
+        if self._is_blocked(asked, window):
+            return None
+        repeats = self._pops.is_attempt(window, asked.attempt_id)
+        taken = Taken(PoppedFrom.TOPIC, window.queue_id, [], [], b"")
+        pieces = []
+        for offset, popped_ms, _, attempts in window.messages_out(window.begin, most).tolist():
+            record = self._redelivery.stored(window.topic, window.queue_id, offset)
+            if record is None:
+                window.settle(offset, popped_ms)
+                continue
+            if not repeats and attempts >= self._redelivery.attempts(asked.group):
+                self._redelivery.bury(window, record, popped_ms)
+                continue
+            change = window.extend if repeats else window.take_again
+            change(offset, popped_ms, pop_ms, asked.invisible_ms)
+            taken.offsets.append(offset)
+            taken.attempts.append(attempts + (not repeats))
+            found = self._store.read(record.physical_offset)
+            pieces.append(b"" if found is None else bytes(found))
+        taken.body = b"".join(pieces)
+        self._pops.begin_attempt(window, asked.attempt_id)
+        return taken
+
+
+def _offsets_of(body: bytes) -> list[int]:
+    """The queue offsets of records, in their order."""
+    offsets = []
+    at = 0
+    while at < len(body):
+        offsets.append(int.from_bytes(body[at + 20 : at + 28], "big"))
+        at += int.from_bytes(body[at : at + 4], "big")
+    return offsets

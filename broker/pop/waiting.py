@@ -1,0 +1,176 @@
+"""Pops that wait for messages (RocketMQ: PopLongPollingService)."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.connection import Connection
+
+WAITING_MAX = 100_000
+WAITING_BYTES_MAX = 128 << 20
+"""Of all waiting requests, by an estimate of their size."""
+WAITING_OF_KEY_MAX = 1024
+"""Of one group and topic (popPollingSize)."""
+REQUEST_SIZE = 1024
+"""Bytes of a waiting request without its fields, about."""
+ROUND = 64
+"""Requests that one wake-up serves before other work of the event loop can run."""
+
+Key = tuple[str, str]
+"""A group and a topic."""
+
+
+class WaitingPop:
+    """A request that is held until there are messages for it, or its time is over.
+
+    `serve()` answers it and returns True if there is something for it. `end()` answers it without.
+    (RocketMQ: PopRequest.)
+    """
+
+    __slots__ = ("connection", "end", "key", "queue_id", "serve", "size", "timer")
+
+    def __init__(
+        self,
+        key: Key,
+        queue_id: int,
+        request: RemotingCommand,
+        connection: Connection,
+        serve: Callable[[], bool],
+        end: Callable[[], None],
+    ) -> None:
+        self.key = key
+        self.queue_id = queue_id
+        self.connection = connection
+        self.serve = serve
+        self.end = end
+        self.size = REQUEST_SIZE + sum(map(len, request.ext_fields.values()))
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class WaitingPops:
+    """Requests that wait, by group and topic; one event loop owns it.
+
+    `topics_of` returns the topics in which a key's messages are. (RocketMQ: PopLongPollingService.)
+    """
+
+    def __init__(self, topics_of: Callable[[Key], Iterable[str]]) -> None:
+        self._topics_of = topics_of
+        self._waiting: dict[Key, dict[WaitingPop, None]] = {}
+        self._keys: dict[str, dict[Key, None]] = {}  # by topic
+        self._count = 0
+        self._bytes = 0
+        self._woken: deque[Key] = deque()
+        self._scheduled = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of_key(self, key: Key) -> int:
+        """How many wait for a group and a topic."""
+        return len(self._waiting.get(key, ()))
+
+    def add(self, pop: WaitingPop, seconds: float) -> bool:
+        """Hold a request for some time at most; False if too many wait."""
+        if self._is_full(pop):
+            self._drop_closed()
+            if self._is_full(pop):
+                return False
+        if pop.key not in self._waiting:
+            self._waiting[pop.key] = {}
+            for topic in self._topics_of(pop.key):
+                self._keys.setdefault(topic, {})[pop.key] = None
+        self._waiting[pop.key][pop] = None
+        self._count += 1
+        self._bytes += pop.size
+        pop.timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._over, pop)
+        return True
+
+    def wake_topic(self, topic: str) -> None:
+        """Serve the requests that wait for messages of a topic, soon."""
+        for key in self._keys.get(topic, ()):
+            self.wake(key)
+
+    def wake(self, key: Key) -> None:
+        """Serve the requests of one group and topic, soon."""
+        if key in self._waiting and key not in self._woken:
+            self._woken.append(key)
+            self._schedule()
+
+    def wake_all(self) -> None:
+        """Serve all requests, soon."""
+        for key in self._waiting:
+            self.wake(key)
+
+    def end_key(self, group: str | None = None, topic: str | None = None) -> None:
+        """End the requests of a group or of a topic, which is gone."""
+        keys = [key for key in self._waiting if group == key[0] or topic == key[1]]
+        for key in keys:
+            for pop in list(self._waiting.get(key, ())):
+                self._over(pop)
+
+    def stop(self) -> None:
+        """End all requests; their connections are closed next."""
+        for key in list(self._waiting):
+            for pop in list(self._waiting[key]):
+                self._over(pop)
+
+    def _is_full(self, pop: WaitingPop) -> bool:
+        return (
+            self._count >= WAITING_MAX
+            or self._bytes + pop.size > WAITING_BYTES_MAX
+            or self.of_key(pop.key) >= WAITING_OF_KEY_MAX
+        )
+
+    def _drop_closed(self) -> None:
+        for key in list(self._waiting):
+            for pop in [pop for pop in self._waiting[key] if pop.connection.closed]:
+                self._remove(pop)
+
+    def _over(self, pop: WaitingPop) -> None:
+        if self._remove(pop) and not pop.connection.closed:
+            pop.end()
+
+    def _remove(self, pop: WaitingPop) -> bool:
+        waiting = self._waiting.get(pop.key)
+        if waiting is None or pop not in waiting:
+            return False
+        del waiting[pop]
+        if pop.timer is not None:
+            pop.timer.cancel()
+        self._count -= 1
+        self._bytes -= pop.size
+        if not waiting:
+            del self._waiting[pop.key]
+            for topic in self._topics_of(pop.key):
+                del self._keys[topic][pop.key]
+                if not self._keys[topic]:
+                    del self._keys[topic]
+        return True
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._serve_woken)
+
+    def _serve_woken(self) -> None:
+        self._scheduled = False
+        left = ROUND
+        while self._woken and left > 0:
+            left -= self._serve_key(self._woken.popleft(), left)
+        if self._woken:
+            self._schedule()
+
+    def _serve_key(self, key: Key, most: int) -> int:
+        """Serve requests until one for all queues finds nothing; returns how many were tried."""
+        tried = 0
+        for pop in list(self._waiting.get(key, ())):
+            if tried == most:
+                self._woken.append(key)
+                break
+            tried += 1
+            if pop.connection.closed or pop.serve():
+                self._remove(pop)
+            elif pop.queue_id < 0:
+                break
+        return tried

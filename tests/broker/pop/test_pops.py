@@ -1,0 +1,69 @@
+"""Pops over TCP: what is handed out, acknowledged, and comes again."""
+
+import asyncio
+
+from ..tool import config_of, running
+from .popping import ILLEGAL, NO_MESSAGE, NOTHING, OK, Member
+
+
+async def test_a_popped_message_is_out_until_it_is_acknowledged(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=2)
+        for number in range(4):
+            await tool.send("T", b"%d" % number, number % 2)
+        member = Member(tool)
+        found = await member.pop()
+        assert sorted(message.body for message in found) == [b"0", b"1", b"2", b"3"]
+        empty = await member.ask()
+        assert (empty.code, empty.remark) == (NOTHING, "NO_MESSAGE_IN_QUEUE")
+        offsets = broker.managers.metadata.offsets
+        assert offsets.queues("G", "T") == {0: 0, 1: 0}
+        for message in found:
+            assert await member.ack(message) == OK
+        assert offsets.queues("G", "T") == {0: 2, 1: 2}
+        assert broker.managers.pops.in_flight.out == 0
+
+
+async def test_what_is_not_acknowledged_comes_again_from_the_retry_topic(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.send("T", b"slow")
+        await tool.send("T", b"quick")
+        member = Member(tool)
+        slow, quick = await member.pop(invisibleTime=200)
+        assert await member.ack(quick) == OK
+        (again,) = await member.pop(pollTime=5_000)
+        assert (again.body, again.record.reconsume_times) == (b"slow", 1)
+        assert (again.topic, again.record.topic) == ("%RETRY%G_T", "T")
+        properties = again.record.properties
+        assert properties["ORIGIN_GROUP"] == "G"
+        assert properties["1ST_POP_TIME"] == slow.handle.split(" ")[1]
+        assert await member.ack(slow) == ILLEGAL
+        assert await member.ack(again) == OK
+        assert broker.managers.metadata.offsets.query("G", "T", 0) == 2
+        assert broker.managers.metadata.offsets.query("G", "%RETRY%G_T", 0) == 1
+        assert await member.pop(pollTime=300) == []
+
+
+async def test_a_waiting_pop_gets_the_next_message(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T", queues=4)
+        member = Member(tool)
+        waiting = asyncio.create_task(member.pop(pollTime=20_000))
+        await asyncio.sleep(0.1)
+        await tool.send("T", b"new", 3)
+        (message,) = await asyncio.wait_for(waiting, 5)
+        assert message.body == b"new"
+
+
+async def test_a_batch_acknowledges_by_bits(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T", queues=1)
+        for number in range(4):
+            await tool.send("T", b"%d" % number)
+        member = Member(tool)
+        found = await member.pop(invisibleTime=300)
+        assert await member.batch_ack(found[0], offsets=[0, 2]) == OK
+        again = await member.pop_all(2, pollTime=5_000)
+        assert sorted(message.body for message in again) == [b"1", b"3"]
+        assert await member.batch_ack() == NO_MESSAGE
