@@ -16,6 +16,7 @@ cdef struct LaneConnection:
     int fd                      # -1: closed, the place is free
     int64_t id                  # its place; bits 32 to 61 count the place's earlier uses
     uint32_t events             # that epoll reports
+    bint told                   # the loop knows of it
     bint undecided              # its first byte will tell whether it is encrypted
     void *session               # of TLS; NULL: it is not encrypted
     int64_t accepted_ms         # when it was accepted; 0: its first frame has come

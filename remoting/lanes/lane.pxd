@@ -40,11 +40,14 @@ cdef class Lane:
     """The event loop's end of the lane."""
     cdef uint8_t *input
     cdef int64_t now_ms
+    cdef int64_t turn_left      # bytes that this turn may still read
     cdef int64_t poll_ns
     cdef bint polls             # the turn read a small chunk
     cdef int64_t poll_until_ns
     cdef int64_t next_check_ms
     cdef int64_t unfinished_max
+    cdef readonly int64_t turns
+    """Waits of epoll so far."""
     cdef readonly int64_t connections
     """Open connections."""
     cdef readonly int64_t cut_count
@@ -71,6 +74,7 @@ cdef class Lane:
     cdef void count_unsent(self, LaneConnection *connection) noexcept nogil
     cdef void resume(self, LaneConnection *connection) noexcept nogil
     cdef void watch(self, LaneConnection *connection) noexcept nogil
+    cdef void tell_opened(self, LaneConnection *connection) noexcept nogil
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil
     cdef void read_entries(self) noexcept nogil
     cdef void handle_entry(self, MailboxEntry *entry) noexcept nogil

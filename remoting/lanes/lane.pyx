@@ -36,6 +36,8 @@ from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, Frame
 
 cdef enum:
     INPUT_SIZE = 512 * 1024     # of the read buffer of all connections
+    TURN_BYTES = 256 * 1024     # after which other connections wait for the next turn
+    STASH_READ = 128 * 1024     # of a large frame's bytes, at once
     SMALL_CHUNK = 2048          # the lane polls after one: its peer probably waits for the answer
     HIGH_WATER = 1024 * 1024    # unsent bytes at which the lane stops reading
     LOW_WATER = 256 * 1024      # and at which it reads again
@@ -140,12 +142,15 @@ cdef class Lane:
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef LaneConnection *connection
         cdef uint64_t id
-        cdef int i, found = sockets.epoll_wait(
+        cdef int i, place, found = sockets.epoll_wait(
             self.epoll, events, EVENTS_MAX, self.sleep_ms(self.sink.turn_ended(self))
         )
         self.now_ms = monotonic_ns() // 1_000_000
+        self.turn_left = TURN_BYTES
+        self.turns += 1
         for i in range(found):
-            id = sockets.event_id(&events[i])
+            place = <int> ((self.turns + i) % found)    # each begins a turn now and then
+            id = sockets.event_id(&events[place])
             if id == MAILBOX:
                 self.read_entries()
             elif id == SINK:
@@ -155,7 +160,7 @@ cdef class Lane:
             else:
                 connection = self.table.find(<int64_t> id)
                 if connection != NULL:
-                    self.serve_connection(connection, events[i].events)
+                    self.serve_connection(connection, events[place].events)
                     if self.table.unfinished_bytes > self.unfinished_max:
                         self.shed()
         if self.now_ms >= self.next_check_ms:
@@ -166,7 +171,8 @@ cdef class Lane:
         if events & sockets.EPOLLOUT and connection.unsent:
             self.write_out(connection)
         if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
-            self.read(connection)
+            if self.turn_left > 0:
+                self.read(connection)
         elif events & (sockets.EPOLLHUP | sockets.EPOLLERR):
             self.close(connection, 0)  # a peer that closes while reading is paused
 
@@ -192,10 +198,19 @@ cdef class Lane:
                 return
             connection.events = sockets.EPOLLIN
             connection.listener = listener
+            connection.told = False
             self.connections += 1
-            self.post(entry_kinds.OPENED, connection.id, connection.address,
-                      connection.address_length, listener << 16 | connection.port)
             sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
+
+    cdef void tell_opened(self, LaneConnection *connection) noexcept nogil:
+        """Let the loop know of the connection: when bytes come, or at the next check.
+
+        Connections that end before cost the loop nothing.
+        """
+        if not connection.told:
+            connection.told = True
+            self.post(entry_kinds.OPENED, connection.id, connection.address,
+                      connection.address_length, connection.listener << 16 | connection.port)
 
     cdef void close(self, LaneConnection *connection, int error) noexcept nogil:
         if connection.fd < 0:
@@ -203,7 +218,8 @@ cdef class Lane:
         self.sink.closed(connection)
         self.table.close(connection, not error)
         self.connections -= 1
-        self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
+        if connection.told:
+            self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
         """Set the events that epoll reports for the connection."""
@@ -217,6 +233,7 @@ cdef class Lane:
         """Look at the first byte; whether this lane serves the connection."""
         cdef Opening opening = self.table.open(connection, self.now_ms)
         if opening == Opening.HANDED_OVER:
+            self.tell_opened(connection)
             return self.hand_over(connection)
         if opening == Opening.REFUSED:
             self.cut(connection, entry_kinds.CUT_PLAIN)
@@ -246,6 +263,8 @@ cdef class Lane:
         if connection.undecided and not self.decide(connection):
             return
         data = self.table.unstash(connection, self.input, &size)
+        if data == connection.stash.data:
+            size = min(size, before + STASH_READ)
         got = self.table.receive(connection, data + before, size - before)
         if got <= 0:
             if got != -EAGAIN and got != -EINTR:
@@ -253,6 +272,8 @@ cdef class Lane:
             elif connection.session != NULL:
                 self.watch(connection)
             return
+        self.turn_left -= got
+        self.tell_opened(connection)
         connection.active_ms = self.now_ms
         if data == connection.stash.data:
             connection.stash.used += got
@@ -410,6 +431,8 @@ cdef class Lane:
             self.listeners.listen(True)
         for place in range(self.table.places):
             connection = self.table.at(place)
+            if connection.fd >= 0:
+                self.tell_opened(connection)
             late = self.table.lateness(connection, self.now_ms)
             if late == entry_kinds.CLOSED:
                 self.close(connection, 0)
@@ -417,6 +440,7 @@ cdef class Lane:
                 self.cut(connection, late)
 
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
+        self.tell_opened(connection)
         self.cut_count += why == entry_kinds.CUT_LATE or why == entry_kinds.CUT_LARGE
         self.post(why, connection.id, NULL, 0, <int32_t> connection.stash.used)
         self.close(connection, EPROTO)

@@ -198,6 +198,45 @@ def test_connections_with_the_largest_unfinished_frames_are_closed_beyond_the_li
         assert len(peers.of_kind(Kind.CUT_LARGE)) == 1
 
 
+def test_a_turn_reads_a_bounded_number_of_bytes_however_many_connections_have_some() -> None:
+    begin, count = (4 * MIB).to_bytes(4, "big") + bytes(96 * 1024), 40
+    with socket.create_server(("127.0.0.1", 0), backlog=count) as listener, ExitStack() as stack:
+        listener.setblocking(False)
+        sent = 0
+        for _ in range(count):
+            peer = stack.enter_context(socket.create_connection(listener.getsockname()))
+            peer.setblocking(False)
+            sent += peer.send(begin)
+        assert sent > 3 * MIB
+        made = Lane([listener.fileno()], LaneSink())
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        try:
+            deadline = time.monotonic() + 60
+            while made.handle.unfinished_bytes < sent:
+                assert time.monotonic() < deadline
+            assert made.turns > sent // MIB + 1
+        finally:
+            made.handle.stop()
+            thread.join()
+
+
+def test_the_loop_learns_of_a_connection_only_if_it_stays_or_sends() -> None:
+    with lane() as peers, peers.connect() as stays:
+        peers.wait(lambda: peers.of_kind(Kind.OPENED))
+        for _ in range(100):
+            peers.connect().close()
+        with peers.connect() as asks:
+            asks.sendall(FRAME)
+            peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        peers.wait(lambda: peers.lane.connections == 1)
+        # One may have been open when the lane looked for late ones.
+        assert len(peers.of_kind(Kind.OPENED)) < 20
+        assert len(peers.of_kind(Kind.CLOSED)) == len(peers.of_kind(Kind.OPENED)) - 1
+        stays.sendall(FRAME)
+        peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 2)
+
+
 def test_an_idle_connection_is_closed() -> None:
     with lane(idle_s=0.1) as peers, peers.connect() as peer:
         assert peer.recv(1) == b""
