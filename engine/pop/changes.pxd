@@ -1,6 +1,6 @@
 # What pops and acknowledgements change, for code without the GIL. The caller holds the mutex, and
 # does not wait for the GIL meanwhile.
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int8_t, int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
 from congreve.engine.pop.journal cimport Journal
@@ -33,6 +33,9 @@ cdef struct Pops:
 cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *offsets,
                   int64_t count, int64_t upto) noexcept nogil
 cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+# The same for many; their outcomes.
+cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,
+                     int64_t pop_ms, int8_t *outcomes) noexcept nogil
 # `again`: it is one more attempt.
 cdef Outcome extend(Pops *pops, Window *window, int64_t offset, int64_t pop_ms,
                     int64_t new_pop_ms, int64_t invisible_ms, bint again) noexcept nogil

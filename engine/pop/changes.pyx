@@ -1,6 +1,6 @@
 """What pops and acknowledgements change in windows, heap and journal (changes.pxd)."""
 
-from libc.stdint cimport INT16_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT16_MAX, int8_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from congreve.base.cursor cimport load_i16, load_i32, load_i64
@@ -31,9 +31,13 @@ from congreve.engine.pop.window cimport (
     clear_window,
     find_out,
     out_from,
+    prefetch_out,
     set_due,
     settle_out,
 )
+
+cdef enum:
+    PREFETCHED = 32     # messages, in different places of memory
 
 
 cdef Outcome add(Pops *pops, Window *window, const Out *out) noexcept nogil:
@@ -108,6 +112,16 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
     put_settled(&pops.journal, offset, pop_ms)
     settle_found(pops, window, out, slot)
     return DONE
+
+
+cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,
+                     int64_t pop_ms, int8_t *outcomes) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        if i % PREFETCHED == 0:
+            for j in range(i, min(i + PREFETCHED, count)):
+                prefetch_out(window, offsets[j])
+        outcomes[i] = settle(pops, window, offsets[i], pop_ms)
 
 
 cdef Outcome extend(Pops *pops, Window *window, int64_t offset, int64_t pop_ms,

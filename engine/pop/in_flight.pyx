@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int8_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -26,6 +26,7 @@ from congreve.engine.pop.changes cimport (
     repeat,
     reset,
     settle,
+    settle_all,
     take,
 )
 from congreve.engine.pop.due_heap cimport give_due
@@ -298,7 +299,6 @@ cdef class PopWindow:
         # The heap is freed with InFlight, and does not look at chunks any more.
         cdef int64_t i
         for i in range(self.state.slot_first, self.state.slot_end):
-            free(self.state.slots[i].chunk.outs)
             free(self.state.slots[i].chunk)
         free(self.state.slots)
 
@@ -369,6 +369,23 @@ cdef class PopWindow:
         outcome = settle(self.pops, &self.state, offset, pop_ms)
         pthread_mutex_unlock(&self.pops.mutex)
         return self.answer(outcome)
+
+    def ack_all(self, const int64_t[::1] offsets, int64_t pop_ms):
+        """Settle messages of one pop that were acknowledged: int8 of the same length, of Answer.
+
+        Raise MemoryError if not all could be settled.
+        """
+        outcomes = numpy.empty(offsets.shape[0], numpy.int8)
+        cdef int8_t[::1] view = outcomes
+        if not offsets.shape[0]:
+            return outcomes
+        with nogil:
+            pthread_mutex_lock(&self.pops.mutex)
+            settle_all(self.pops, &self.state, &offsets[0], offsets.shape[0], pop_ms, &view[0])
+            pthread_mutex_unlock(&self.pops.mutex)
+        if (outcomes == NO_MEMORY).any():
+            raise MemoryError
+        return outcomes
 
     def settle(self, int64_t offset, int64_t pop_ms):
         """Settle a message that has a copy in the retry topic or has expired: an Answer."""

@@ -21,13 +21,13 @@ cdef struct Out:
 
 cdef struct Chunk:
     Window *window
-    Out *outs           # from `first` to `end`, some of them settled; outs[first] is not
-    int64_t due_ms      # none of them is due before
+    int64_t due_ms      # none of its messages is due before
     int64_t heap_at
-    int32_t first
+    int32_t first       # outs[first] is not settled; none before it is used
     int32_t end
-    int32_t room
+    int32_t room        # of outs
     int32_t count       # of those that are not settled
+    Out outs[1]         # in fact `room`: in one piece, so that the memory of both is asked at once
 
 
 cdef struct Slot:

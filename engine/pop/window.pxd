@@ -9,6 +9,8 @@ cdef int64_t begin_of(const Window *window) noexcept nogil
 cdef bint add_out(DueHeap *heap, Window *window, const Out *out) noexcept nogil
 # The message that is out at an offset, and its slot; NULL if there is none.
 cdef Out *find_out(const Window *window, int64_t offset, int64_t *slot) noexcept nogil
+# Asks memory for what find_out() will read.
+cdef void prefetch_out(const Window *window, int64_t offset) noexcept nogil
 # The first message that is out at or after an offset.
 cdef Out *out_from(const Window *window, int64_t offset, int64_t *slot) noexcept nogil
 # After a change of a message's pop or invisible time.

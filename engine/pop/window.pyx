@@ -4,6 +4,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove
 
+from congreve.base.cursor cimport prefetch_to_write
 from congreve.engine.pop.due_heap cimport add_chunk, move_chunk, remove_chunk
 from congreve.engine.pop.state cimport (
     FREE,
@@ -21,7 +22,9 @@ cdef enum:
     # Neighbours with fewer messages together become one chunk, so that few messages that are far
     # from each other do not take a chunk each.
     MERGED_MAX = CHUNK_MAX // 2
-    SMALL_ROOM = 8      # messages: too few to save memory of
+    ROOM_MIN = 4
+    # A chunk is made smaller when one of so many places is in use: 96 bytes a message.
+    SPARSE = 4
 
 
 cdef int64_t begin_of(const Window *window) noexcept nogil:
@@ -34,12 +37,17 @@ cdef int64_t begin_of(const Window *window) noexcept nogil:
 
 # --- chunks
 
-cdef bint resize(Chunk *chunk, int32_t room) noexcept nogil:
-    cdef Out *outs = <Out *> realloc(chunk.outs, room * sizeof(Out))
-    if outs == NULL:
-        return False
-    chunk.outs, chunk.room = outs, room
-    return True
+# The chunk with other room, which stands in the place of the former one; NULL without memory.
+cdef Chunk *resize(DueHeap *heap, Slot *slot, int32_t room) noexcept nogil:
+    cdef Chunk *chunk = <Chunk *> realloc(slot.chunk, chunk_size(room))
+    if chunk != NULL:
+        chunk.room = room
+        slot.chunk = heap.chunks[chunk.heap_at] = chunk
+    return chunk
+
+
+cdef inline size_t chunk_size(int32_t room) noexcept nogil:
+    return sizeof(Chunk) + (room - 1) * sizeof(Out)
 
 
 # Moves the messages that are not settled to the beginning.
@@ -54,7 +62,6 @@ cdef void compact(Chunk *chunk) noexcept nogil:
 
 cdef void free_chunk(DueHeap *heap, Chunk *chunk) noexcept nogil:
     remove_chunk(heap, chunk)
-    free(chunk.outs)
     free(chunk)
 
 
@@ -83,10 +90,11 @@ cdef Chunk *new_chunk(DueHeap *heap, Window *window, int64_t lowest) noexcept no
     cdef Chunk *chunk
     if not slot_room(window):
         return NULL
-    chunk = <Chunk *> calloc(1, sizeof(Chunk))
+    chunk = <Chunk *> calloc(1, chunk_size(ROOM_MIN))
     if chunk == NULL:
         return NULL
     chunk.window = window
+    chunk.room = ROOM_MIN
     chunk.due_ms = INT64_MAX
     if not add_chunk(heap, chunk):
         free(chunk)
@@ -123,7 +131,8 @@ cdef bint merge(DueHeap *heap, Window *window, int64_t slot) noexcept nogil:
         return False
     compact(chunk)
     compact(after)
-    if not resize(chunk, chunk.count + after.count):
+    chunk = resize(heap, &window.slots[slot], chunk.count + after.count)
+    if chunk == NULL:
         return False
     memcpy(chunk.outs + chunk.count, after.outs, after.count * sizeof(Out))
     chunk.count += after.count
@@ -148,12 +157,10 @@ cdef bint add_out(DueHeap *heap, Window *window, const Out *out) noexcept nogil:
         chunk = new_chunk(heap, window, out.offset)
         if chunk == NULL:
             return False
-    if chunk.end == chunk.room and not resize(chunk, min(max(2 * chunk.room, 4), CHUNK_MAX)):
-        # Only a new chunk has no message.
-        if not chunk.count:
-            remove_slot(window, window.slot_end - 1)
-            free_chunk(heap, chunk)
-        return False
+    if chunk.end == chunk.room:
+        chunk = resize(heap, &window.slots[window.slot_end - 1], min(2 * chunk.room, CHUNK_MAX))
+        if chunk == NULL:
+            return False
     chunk.outs[chunk.end] = out[0]
     chunk.end += 1
     chunk.count += 1
@@ -167,32 +174,62 @@ cdef bint add_out(DueHeap *heap, Window *window, const Out *out) noexcept nogil:
 
 # The slot whose chunk has the offset, if any has.
 cdef int64_t find_slot(const Window *window, int64_t offset) noexcept nogil:
+    cdef const Slot *slots = window.slots
     cdef int64_t low = window.slot_first
     cdef int64_t high = window.slot_end
+    cdef int64_t step = 1
     cdef int64_t middle
+    if offset <= slots[low].lowest:
+        return low
+    # Where all chunks are as full the slot is here, else near: the search begins at this place.
+    middle = low + <int64_t> (
+        (high - low) * (<double> (offset - slots[low].lowest) / (window.next - slots[low].lowest))
+    )
+    while low <= middle < high:
+        if slots[middle].lowest <= offset:
+            low = middle
+            middle += step
+        else:
+            high = middle
+            middle -= step
+        step *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        if window.slots[middle].lowest <= offset:
+        if slots[middle].lowest <= offset:
             low = middle
         else:
             high = middle
     return low
 
 
+cdef inline int64_t highest_place(const Slot *slot, int64_t offset) noexcept nogil:
+    return max(0, min(offset - slot.lowest, CHUNK_MAX))
+
+
+cdef void prefetch_out(const Window *window, int64_t offset) noexcept nogil:
+    cdef const Slot *slot
+    if window.out:
+        slot = &window.slots[find_slot(window, offset)]
+        prefetch_to_write(slot.chunk)
+        prefetch_to_write(&slot.chunk.outs[highest_place(slot, offset)])
+
+
 # The place of the first message at or after an offset; chunk.end if all are before it.
-cdef int32_t find_place(const Chunk *chunk, int64_t offset) noexcept nogil:
-    cdef const Out *outs = chunk.outs
-    cdef int64_t low = chunk.first
-    cdef int64_t high, middle
-    if offset <= outs[low].offset:
+cdef int32_t find_place(const Slot *slot, int64_t offset) noexcept nogil:
+    cdef const Chunk *chunk = slot.chunk
+    cdef int64_t low, high, middle
+    # Where no offset is missing the message is here, else before.
+    high = highest_place(slot, offset)
+    prefetch_to_write(&chunk.outs[high])
+    low = chunk.first
+    if high <= low:
         return low
-    # Where no offset between them is missing the message is here, else before.
-    high = min(<int64_t> chunk.end, low + offset - outs[low].offset)
-    if high < chunk.end and outs[high].offset == offset:
+    if high < chunk.end and chunk.outs[high].offset == offset:
         return high
+    high = min(high, chunk.end)
     while low < high:
         middle = (low + high) // 2
-        if outs[middle].offset < offset:
+        if chunk.outs[middle].offset < offset:
             low = middle + 1
         else:
             high = middle
@@ -206,7 +243,7 @@ cdef Out *find_out(const Window *window, int64_t offset, int64_t *slot) noexcept
         return NULL
     slot[0] = find_slot(window, offset)
     chunk = window.slots[slot[0]].chunk
-    at = find_place(chunk, offset)
+    at = find_place(&window.slots[slot[0]], offset)
     if at == chunk.end or chunk.outs[at].offset != offset or chunk.outs[at].state == FREE:
         return NULL
     return &chunk.outs[at]
@@ -219,7 +256,7 @@ cdef Out *out_from(const Window *window, int64_t offset, int64_t *slot) noexcept
         return NULL
     slot[0] = find_slot(window, offset)
     chunk = window.slots[slot[0]].chunk
-    at = find_place(chunk, offset)
+    at = find_place(&window.slots[slot[0]], offset)
     while at < chunk.end and chunk.outs[at].state == FREE:
         at += 1
     if at < chunk.end:
@@ -249,10 +286,10 @@ cdef void settle_out(DueHeap *heap, Window *window, Out *out, int64_t slot) noex
         return
     while chunk.outs[chunk.first].state == FREE:
         chunk.first += 1
-    if chunk.room > SMALL_ROOM and chunk.count * 2 <= chunk.room:
+    if chunk.room > ROOM_MIN and chunk.count * SPARSE <= chunk.room:
         if not merge(heap, window, slot) and not merge(heap, window, slot - 1):
             compact(chunk)
-            resize(chunk, chunk.count + chunk.count // 2)
+            resize(heap, &window.slots[slot], max(chunk.count * 2, ROOM_MIN))
 
 
 cdef void clear_window(DueHeap *heap, Window *window) noexcept nogil:

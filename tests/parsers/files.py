@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy
 
 from congreve.base.clock import ManualClock
 from congreve.base.errors import CongreveError
@@ -27,6 +28,9 @@ from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
+from congreve.engine.errors import PopJournalError
+from congreve.engine.pop.in_flight import InFlight
+from congreve.engine.pop.limits import PopLimits
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
@@ -82,6 +86,24 @@ class _Saved:
 def _run(path: Path) -> object:
     run = Run(str(path.parent), path.name, max(path.stat().st_size // PAIR, 1))
     return (run.first_after(5, 5), run.last) if run.whole else None
+
+
+def _replay(data: bytes) -> object:
+    pops = InFlight(PopLimits(store=2_000, window=1_000))
+    pops.replay(data)
+    return pops.snapshot(), pops.due(1 << 62, 1_000)
+
+
+def _pop_journal() -> bytes:
+    """Entries of each kind."""
+    pops = InFlight(PopLimits())
+    window = pops.window("group", "topic", 3, 10)
+    window.take(numpy.array([10, 11, 15], numpy.int64), 16, 100, 20)
+    window.ack(11, 100)
+    window.extend(15, 100, 110, 30)
+    pops.window("group", "other", 0, 0).reset(7)
+    pops.drop_topic("other")
+    return pops.take_journal()
 
 
 def _scan(data: bytes) -> object:
@@ -266,6 +288,16 @@ def _store_files() -> Iterator[Parser]:
         _in_file("00000000000000000001.run", _run),
         [struct.pack("<4q", 1, 2, 3, 4)],
         slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "journal of pops",
+        tuple(
+            f"engine/pop/{name}.pyx"
+            for name in ("in_flight", "journal", "changes", "window", "due_heap", "snapshot")
+        ),
+        _replay,
+        [_pop_journal()],
+        (PopJournalError,),
     )
     yield Parser(
         "timer state",

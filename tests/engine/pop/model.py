@@ -17,6 +17,7 @@ class Out:
     pop_ms: int
     invisible_ms: int
     attempts: int = 0
+    ordered: bool = False
     given: bool = False
 
     @property
@@ -53,9 +54,17 @@ class Model:
     def __init__(self) -> None:
         self.windows: dict[Key, Window] = {}
 
-    def take(self, key: Key, offsets: list[int], upto: int, pop_ms: int, invisible: int) -> None:
+    def take(
+        self,
+        key: Key,
+        offsets: list[int],
+        upto: int,
+        pop_ms: int,
+        invisible: int,
+        ordered: bool = False,
+    ) -> None:
         window = self.windows[key]
-        window.out |= {offset: Out(pop_ms, invisible) for offset in offsets}
+        window.out |= {offset: Out(pop_ms, invisible, ordered=ordered) for offset in offsets}
         window.next = upto
 
     def ack(self, key: Key, offset: int, pop_ms: int) -> Answer:
@@ -71,8 +80,8 @@ class Model:
         window = self.windows[key]
         answer = window.answer(offset, pop_ms)
         if answer is Answer.DONE:
-            attempts = window.out[offset].attempts + again
-            window.out[offset] = Out(new_pop_ms, invisible, attempts)
+            old = window.out[offset]
+            window.out[offset] = Out(new_pop_ms, invisible, old.attempts + again, old.ordered)
         return answer
 
     def reset(self, key: Key, offset: int) -> None:
@@ -85,6 +94,12 @@ class Model:
             for offset, out in window.out.items()
             if not out.given
         }
+
+    def ordered(self) -> list[bool]:
+        """Of all that is out: whether it belongs to an ordered pop; sorted."""
+        return sorted(
+            out.ordered for window in self.windows.values() for out in window.out.values()
+        )
 
     def state(self) -> State:
         return {

@@ -59,8 +59,9 @@ class Run:
         offsets = list(range(window.next, window.next + span, keep))
         upto = window.next + span + self.draw(st.sampled_from([0, 3]))
         invisible = self.draw(st.sampled_from([0, 1, 10, 50]))
-        window.take(offsets_of(*offsets), upto, self.now, invisible)
-        self.model.take(key, offsets, upto, self.now, invisible)
+        ordered = self.draw(st.booleans())
+        window.take(offsets_of(*offsets), upto, self.now, invisible, ordered)
+        self.model.take(key, offsets, upto, self.now, invisible, ordered)
 
     def offset(self, key: Key) -> tuple[int, int]:
         """One that is out, mostly, and its pop time, mostly."""
@@ -82,6 +83,14 @@ class Run:
         for offset, each in out[: self.draw(st.sampled_from([3, 100, 1_000]))]:
             assert window.ack(offset, each.pop_ms) is Answer.DONE
             assert self.model.ack(key, offset, each.pop_ms) is Answer.DONE
+
+    def ack_all(self, key: Key) -> None:
+        window = self.window(key)
+        first, last = (self.offset(key)[0] for _ in range(2))
+        pop_ms = self.offset(key)[1]
+        offsets = [first, *range(first, min(last, first + 300))]
+        answers = window.ack_all(offsets_of(*offsets), pop_ms).tolist()
+        assert answers == [self.model.ack(key, offset, pop_ms) for offset in offsets]
 
     def extend(self, key: Key) -> None:
         window = self.window(key)
@@ -106,7 +115,7 @@ class Run:
             assert (key, each.offset) in expected
             expected.remove((key, each.offset))
             out = waiting[key, each.offset]
-            assert each[2:5] == (out.pop_ms, out.invisible_ms, out.attempts)
+            assert each[2:] == (out.pop_ms, out.invisible_ms, out.attempts, out.ordered)
             out.given = True
             what = self.draw(st.sampled_from(["nothing", "settle", "give back"]))
             if what == "settle":
@@ -162,7 +171,8 @@ def test_windows_and_every_replay_of_their_journal_are_as_the_model(data) -> Non
             replayed.replay(body)
         assert state_of(replayed) == expected
         assert replayed.out == run.pops.out
-        assert len(replayed.due(FOREVER - 1, 1 << 20)) == replayed.out
+        due = replayed.due(FOREVER - 1, 1 << 20)
+        assert sorted(each.ordered for each in due) == run.model.ordered()
 
 
 def test_a_lowest_due_time_is_exact_after_due_has_looked() -> None:
