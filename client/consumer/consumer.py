@@ -1,27 +1,18 @@
 """Pulls messages from chosen queues (RocketMQ: DefaultMQPullConsumer)."""
 
 import time
-from collections.abc import Sequence
 from typing import Unpack
 
-from congreve.client.checks import (
-    check_group,
-    check_number,
-    check_queue,
-    check_seconds,
-    check_topic,
-    check_type,
-)
+from congreve.client.checks import check_number, check_queue, check_seconds, check_topic
+from congreve.client.consumer.group_client import ConsumerOptions, GroupClient
 from congreve.client.errors import BrokerError
-from congreve.client.hooks import ConsumeHook, ReceiveContext
-from congreve.client.message import MessageQueue, PullResult, ReceivedMessage
-from congreve.client.namespace import unwrap, unwrap_queue, wrap, wrap_queue
+from congreve.client.message import MessageQueue, PullResult
+from congreve.client.namespace import unwrap_queue, wrap, wrap_queue
 from congreve.client.pull.process_queue import INT64_MAX
 from congreve.client.pull.pulling import Pulled, PullRequest, read_answer
 from congreve.client.subscription import Sql, subscribe
 from congreve.client.transport.client_thread import SyncClient, blocking
-from congreve.client.transport.instance import ClientInstance
-from congreve.client.transport.options import ConnectionOptions, check_options
+from congreve.client.transport.options import check_options
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.filter.kinds import ALL
 from congreve.remoting.messages.bodies import ConsumerData
@@ -34,65 +25,26 @@ from congreve.remoting.messages.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 
-DEFAULT_GROUP = "DEFAULT_CONSUMER"
-"""The group name that RocketMQ reserves for itself."""
 HOLD_CHECK_S = 5.0
 """Interval in seconds at which RocketMQ checks held pulls; its answer may be that late."""
 
 
-class PullOptions(ConnectionOptions, total=False):
-    """Options of every consumer; see PullConsumer (RocketMQ: fields of DefaultMQPullConsumer)."""
-
-    timeout_s: float
-    hooks: Sequence[ConsumeHook]
-
-
-class PullConsumer(ClientInstance):
+class PullConsumer(GroupClient):
     """Pulls from chosen queues: ``async with PullConsumer("host:9876", group="g") as consumer``.
 
     It is not a member of its group and reads and writes the group's offsets only on request.
-    `hooks` see each pull that finds messages. `connection` holds ClientInstance's options:
-    credentials, ssl, namespace.
+    `hooks` see each pull that finds messages. Other options are those of GroupClient.
 
     Every method raises RouteNotFoundError when no broker has the topic, BrokerError when the broker
     refuses the request, another ClientError or a RemotingError when the request fails otherwise.
     (RocketMQ: DefaultMQPullConsumer.)
     """
 
-    def __init__(
-        self,
-        namesrv: str,
-        *,
-        group: str,
-        timeout_s: float = 3.0,
-        hooks: Sequence[ConsumeHook] = (),
-        **connection: Unpack[ConnectionOptions],
-    ) -> None:
-        check_options(self, connection, PullOptions)
-        check_group(group, DEFAULT_GROUP)
-        check_type("hooks", hooks, Sequence)
-        for hook in hooks:
-            check_type("hook", hook, ConsumeHook)
-        self.hooks = tuple(hooks)
-        super().__init__(namesrv, timeout_s=timeout_s, **connection)
-        self.group = wrap(self.namespace, group)
-        check_group(self.group, DEFAULT_GROUP)
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[ConsumerOptions]) -> None:
+        check_options(self, options, ConsumerOptions)
+        super().__init__(namesrv, group=group, **options)
         self._broker_ids: dict[MessageQueue, int] = {}
         self._announced: list[ConsumerData] = []
-
-    async def start(self) -> None:
-        """Start the hooks and the client; this contacts no name server or broker. Raises
-        ClientStateError when it was started before."""
-        for hook in self.hooks:
-            await hook.start()
-        await super().start()
-
-    async def _stop_all(self) -> None:
-        try:
-            await super()._stop_all()
-        finally:
-            for hook in self.hooks:
-                await hook.stop()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic."""
@@ -143,20 +95,6 @@ class PullConsumer(ClientInstance):
             messages=messages,
             suggested_broker_id=pulled.suggested_broker_id,
         )
-
-    def _note_received(self, messages: list[ReceivedMessage], begin: float) -> None:
-        """Call the hooks after a pull or poll that began at `begin` of the monotonic clock."""
-        if not self.hooks or not messages:
-            return
-        seconds = time.monotonic() - begin
-        context = ReceiveContext(
-            group=unwrap(self.namespace, self.group),
-            messages=messages,
-            began_at=time.time() - seconds,
-            seconds=seconds,
-        )
-        for hook in self.hooks:
-            hook.after_receive(context)
 
     async def _pull(
         self, request: PullRequest, offset: int, commit_offset: int | None = None
@@ -264,8 +202,8 @@ class SyncPullConsumer(SyncClient[PullConsumer]):
     those of PullConsumer. (RocketMQ: DefaultMQPullConsumer.)
     """
 
-    def __init__(self, namesrv: str, *, group: str, **options: Unpack[PullOptions]) -> None:
-        check_options(self, options, PullOptions)
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[ConsumerOptions]) -> None:
+        check_options(self, options, ConsumerOptions)
         super().__init__("consumer", lambda: PullConsumer(namesrv, group=group, **options))
 
     queues = blocking(PullConsumer.queues)

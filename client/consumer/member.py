@@ -11,7 +11,9 @@ from typing import Unpack
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_type
 from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
-from congreve.client.consumer.consumer import PullConsumer, PullOptions
+from congreve.client.consumer.consumer import PullConsumer
+from congreve.client.consumer.filter_check import check_filters
+from congreve.client.consumer.group_client import ConsumerOptions
 from congreve.client.consumer.group_members import group_members
 from congreve.client.consumer.offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from congreve.client.consumer.queue_locks import QueueLocks
@@ -19,7 +21,6 @@ from congreve.client.consumer.rebalance import Strategy, averagely, share_of
 from congreve.client.consumer.running_info import RunningInfo
 from congreve.client.errors import (
     BrokerError,
-    InvalidSubscriptionError,
     RouteNotFoundError,
 )
 from congreve.client.logs import Log
@@ -29,16 +30,13 @@ from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.pull.pulling import HEARTBEAT_MISSED, Pulled, PullRequest
 from congreve.client.received import PulledRecords
 from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel, check_member
-from congreve.client.subscription import Sql, Subscription, subscribe
+from congreve.client.subscription import Sql, subscribe
 from congreve.client.transport.options import check_options
-from congreve.client.transport.route import MASTER_ID, TopicRoute
-from congreve.records.filter.kinds import SQL92
+from congreve.client.transport.route import TopicRoute
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import (
-    CheckClientRequestBody,
     ConsumerData,
 )
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.dispatcher import Handler
 
 log = Log(__name__)
@@ -53,7 +51,7 @@ AFTER_HEARTBEAT_S = 0.1
 """Delay before the next pull from a broker that has just received this client's heartbeat."""
 
 
-class MemberOptions(PullOptions, total=False):
+class MemberOptions(ConsumerOptions, total=False):
     """Options of every member of a group; see GroupMember (RocketMQ: fields of
     DefaultMQPushConsumer)."""
 
@@ -95,7 +93,7 @@ class GroupMember(PullConsumer):
         instance_name: str = "DEFAULT",
         local_offsets: Path = LOCAL_OFFSETS,
         metrics: ConsumerMetrics | None = None,
-        **options: Unpack[PullOptions],
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         check_options(self, options, MemberOptions)
         check_member(model, consume_from, consume_timestamp_ms, strategy, settings, topics)
@@ -136,7 +134,7 @@ class GroupMember(PullConsumer):
         self.offset_store.open()
         await super().start()
         try:
-            await self._check_filters()
+            await check_filters(self, self.subscriptions.values(), self.version_ms)
             await self.rebalance()
         except BaseException:
             await self.stop()
@@ -145,36 +143,6 @@ class GroupMember(PullConsumer):
         self._every(self.settings.commit_s, self.commit_all)
         if self.orderly and self.model is MessageModel.CLUSTERING:
             self._every(self.settings.lock_s, self._renew_locks)
-
-    async def _check_filters(self) -> None:
-        """Ask a broker of each topic with an SQL92 filter whether it accepts it (RocketMQ:
-        MQClientInstance.checkClientInBroker). A topic may be created later."""
-        for subscription in self.subscriptions.values():
-            if subscription.kind != SQL92:
-                continue
-            with suppress(RouteNotFoundError):
-                route = await self.routes.find(subscription.topic)
-                address = self.routes.address_to_read(sorted(route.brokers)[0], MASTER_ID)
-                body = CheckClientRequestBody(
-                    client_id=self.client_id,
-                    group=self.group,
-                    subscription_data=subscription.data(self.version_ms),
-                )
-                await self._check_filter(subscription, address, body)
-
-    async def _check_filter(
-        self, subscription: Subscription, address: str, body: CheckClientRequestBody
-    ) -> None:
-        try:
-            await self.demand(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
-        except BrokerError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return
-            raise InvalidSubscriptionError(
-                f"{address} refuses the filter {subscription.expression!r} of topic"
-                f" {subscription.topic}: {error.remark}; SQL92 filters need"
-                " enablePropertyFilter=true in its broker.conf"
-            ) from error
 
     @property
     def assigned(self) -> list[MessageQueue]:

@@ -4,7 +4,7 @@ DefaultMQPushConsumerImpl.sendMessageBack)."""
 import random
 
 from congreve.base.errors import CongreveError
-from congreve.client.consumer.consumer import PullConsumer
+from congreve.client.consumer.group_client import GroupClient
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import wrap, wrap_queue
@@ -36,7 +36,7 @@ class SendBack:
     retry topic. (RocketMQ: MQClientAPIImpl.consumerSendMessageBack.)
     """
 
-    def __init__(self, client: PullConsumer, attempts: int) -> None:
+    def __init__(self, client: GroupClient, attempts: int) -> None:
         self._client = client
         self._attempts = attempts
 

@@ -23,7 +23,7 @@ from congreve.client import (
     SyncTransactionProducer,
     TransactionProducer,
 )
-from congreve.client.consumer.consumer import PullOptions
+from congreve.client.consumer.group_client import ConsumerOptions
 from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.producer.producer import ProducerOptions
 from congreve.client.transport.instance import ClientInstance
@@ -73,7 +73,7 @@ def test_type_checkers_find_each_wrong_call_and_no_other(
         (ClientInstance, ConnectionOptions, {"timeout_s"}),
         (AdminClient, ConnectionOptions, {"timeout_s"}),
         (Producer, ProducerOptions, {"group"}),
-        (PullConsumer, PullOptions, {"group"}),
+        (PullConsumer, ConsumerOptions, {"group"}),
         (GroupMember, MemberOptions, {"group", "topics"}),
     ],
 )
