@@ -43,12 +43,14 @@ class BatchAck(Body, rename=_SHORT_NAMES):
     """Bit 0 of the first byte is the message at `start_offset`, bit 1 the next one."""
 
     @classmethod
-    def of(cls, offsets: Iterable[int], **fields: Any) -> Self:
-        """Acknowledge these offsets of a queue; `fields` are the others."""
-        start = min(chosen := set(offsets))
-        bits = sum(1 << offset - start for offset in chosen)
+    def of(cls, offsets: Iterable[int], *, start_offset: int, **fields: Any) -> Self:
+        """Acknowledge these offsets of a queue; `fields` are the others.
+
+        `start_offset` is the handles': RocketMQ finds a pop by it.
+        """
+        bits = sum(1 << offset - start_offset for offset in set(offsets))
         bit_set = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-        return cls(start_offset=start, bit_set=bit_set, **fields)
+        return cls(start_offset=start_offset, bit_set=bit_set, **fields)
 
     def offsets(self, first: int, end: int) -> Iterator[int]:
         """The acknowledged offsets from `first` to before `end`, in order.

@@ -75,6 +75,7 @@ def test_each_exchange_with_rocketmq_is_read_and_written_again(vector: dict[str,
 def test_a_batch_of_acknowledgements_is_what_rocketmq_writes() -> None:
     ack = BatchAck.of(
         [0, 2, 77],
+        start_offset=0,
         consumer_group="GB5",
         topic="B5",
         revive_queue_id=7,
@@ -101,7 +102,7 @@ def test_an_acknowledgement_may_have_long_names() -> None:
 def test_an_acknowledgement_has_the_offsets_it_was_made_of(
     offsets: set[int], first: int, end: int
 ) -> None:
-    ack = BatchAck.of(offsets)
+    ack = BatchAck.of(offsets, start_offset=max(0, min(offsets) - 3))
     assert list(ack.offsets(0, 1 << 60)) == sorted(offsets)
     assert list(ack.offsets(first, end)) == [
         each for each in sorted(offsets) if first <= each < end
