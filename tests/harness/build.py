@@ -15,17 +15,18 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build" / "interop"
 
 
-def classpath() -> str:
-    """The jars of the driver and the reference; runs Maven when pom.xml or a source has changed."""
-    target = BUILD / "java"
+def classpath(source: str = "java") -> str:
+    """The jars of a driver and of the RocketMQ that it drives: "java" is the reference, "java5"
+    RocketMQ 5. Runs Maven when its pom.xml or a source has changed."""
+    target = BUILD / source
     with _alone(target):
-        if _changed(target, HERE / "java", ("*.xml", "*.java")):
-            command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml")]
+        if _changed(target, HERE / source, ("*.xml", "*.java")):
+            command = ["mvn", "-q", "-B", "-f", str(HERE / source / "pom.xml")]
             command += [f"-Dinterop.build={target}", "package"]
             # Offline first: the local repository may have everything.
             if _run([*command, "-o"], check=False) != 0:
                 _run(command)
-            _done(target, HERE / "java", ("*.xml", "*.java"))
+            _done(target, HERE / source, ("*.xml", "*.java"))
     return f"{target / 'interop.jar'}:{target / 'lib'}/*"
 
 
@@ -89,5 +90,6 @@ def _run(command: list[str], *, cwd: Path | None = None, check: bool = True) -> 
 if __name__ == "__main__":
     if not missing_tools("java", "mvn"):
         classpath()
+        classpath("java5")
     if not missing_tools("go"):
         go_driver()

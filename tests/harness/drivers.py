@@ -96,6 +96,18 @@ def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
     return Driver([*command, "congreve.interop.Driver"], folder, name)
 
 
+def java5_driver(folder: Path) -> Driver:
+    """The Java client and mqadmin of RocketMQ 5; java5/src has its commands."""
+    command = java_command(
+        folder / "home",
+        512,
+        "-Drocketmq.client.logUseSlf4j=true",
+        f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_MS}",
+        source="java5",
+    )
+    return Driver([*command, "congreve.interop5.Driver"], folder, "java5-driver")
+
+
 def auto_switch_store(folder: Path) -> Driver:
     """A store of RocketMQ 5 with AutoSwitch replication; java/AutoSwitch.java has its commands."""
     home = folder / "home"

@@ -64,10 +64,14 @@ NO_LOG = '<configuration><root level="OFF"/></configuration>\n'
 
 
 def java_command(
-    home: Path, heap_mb: int, *properties: str, jvm: Sequence[str] = SMALL_JVM
+    home: Path,
+    heap_mb: int,
+    *properties: str,
+    jvm: Sequence[str] = SMALL_JVM,
+    source: str = "java",
 ) -> list[str]:
     """The command that starts every JVM here; `home` gets the logging settings that RocketMQ
-    expects."""
+    expects. The jars are those of build.classpath(source)."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for name, settings in (("broker", LOGBACK), ("namesrv", LOGBACK), ("tools", NO_LOG)):
@@ -81,7 +85,7 @@ def java_command(
         f"-Duser.home={home}",
         *properties,
         "-cp",
-        build.classpath(),
+        build.classpath(source),
     ]
 
 
@@ -241,7 +245,8 @@ class BrokerServer(Server):
 
 
 def namesrv(kind: str, folder: Path, *, jvm: Sequence[str] = SMALL_JVM) -> Server:
-    """A name server of that kind ("congreve" or "java"), not started; `jvm` is for the latter."""
+    """A name server of that kind ("congreve", "java" or "java5"), not started; `jvm` is for the
+    last two."""
     port = free_port()
     name = f"{kind}-namesrv"
     if kind == "congreve":
@@ -251,7 +256,7 @@ def namesrv(kind: str, folder: Path, *, jvm: Sequence[str] = SMALL_JVM) -> Serve
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "namesrv.conf"
         config.write_text(f"listenPort={port}\nkvConfigPath={folder}/kvConfig.json\n")
-        command = java_command(folder / "home", 128, jvm=jvm)
+        command = java_command(folder / "home", 128, jvm=jvm, source=kind)
         command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config)]
     return Server(name, command, port, folder)
 
@@ -268,7 +273,8 @@ def broker(
     jvm: Sequence[str] = SMALL_JVM,
     watchdog_millis: int | None = None,
 ) -> BrokerServer:
-    """A broker of that kind ("congreve" or "java"), not started; `jvm` is for the latter.
+    """A broker of that kind ("congreve", "java" or "java5"), not started; `jvm` is for the last
+    two.
 
     Ours may not block its event loop for `watchdog_millis`, by default WATCHDOG_MILLIS or more on
     a slow machine; 0 turns the check off.
@@ -299,7 +305,7 @@ def broker(
         "eventLoopWatchdogMillis": str(watchdog_millis),
         **(settings or {}),
     }
-    if kind == "java":
+    if kind != "congreve":
         del values["bindAddress"], values["eventLoopWatchdogMillis"]
     config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     if kind == "congreve":
@@ -310,7 +316,7 @@ def broker(
             "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
             "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
         )
-        command = java_command(folder / "home", 512, *ratios, jvm=jvm)
+        command = java_command(folder / "home", 512, *ratios, jvm=jvm, source=kind)
         command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
     return BrokerServer(
         f"{kind}-broker",
