@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from typing import Protocol, final
 
+from congreve.client.receipt import Receipt
 from congreve.records.message.message import Host
 from congreve.remoting.messages.bodies import MessageQueue
 
@@ -48,7 +49,12 @@ class ReceivedMessage:
         flag: int = 0,
         sys_flag: int = 0,
     ) -> None: ...
+    def hand_out(self, queue: MessageQueue, receipt: Receipt) -> None: ...
     def count_attempt(self) -> None: ...
+    @property
+    def receipt(self) -> Receipt | None: ...
+    @property
+    def stored_queue_id(self) -> int: ...
     @property
     def topic(self) -> str: ...
     @property

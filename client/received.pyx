@@ -202,6 +202,8 @@ cdef class ReceivedMessage:
     """The queue that the message was read from."""
     cdef readonly PulledRecords source
     """The pull of the message, or None."""
+    cdef readonly object receipt
+    """What a ShareConsumer settles the message with, or None."""
     cdef readonly int64_t queue_offset
     """Offset in the queue."""
     cdef readonly int64_t physical_offset
@@ -261,6 +263,15 @@ cdef class ReceivedMessage:
         if value == NULL:
             return None
         return PyUnicode_DecodeUTF8(<const char *> value, length, "replace")
+
+    def hand_out(self, queue, receipt):
+        """Note the queue that a pop took the message from, and the receipt to settle it with."""
+        self.queue, self.receipt = queue, receipt
+
+    @property
+    def stored_queue_id(self):
+        """The queue's number in the record; a pop returns records of several queues."""
+        return self.queue.queue_id if self.source is None else self.view.queue_id
 
     def count_attempt(self):
         """Increase `reconsume_times`: an orderly consumer tries a failed message again in place

@@ -112,7 +112,7 @@ _ROOMS = {
     "client": """
         ids logs namespace results user_code
         errors
-        compression
+        compression receipt
         received
         message
         checks outgoing
@@ -120,6 +120,7 @@ _ROOMS = {
         producer pull
         observability settings
         consumer admin
+        share
         """,
     "broker": """
         errors after_repair coalesced foreign_keys ha_frames

@@ -1,0 +1,1 @@
+"""Consumers of messages that brokers share out one by one."""

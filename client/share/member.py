@@ -1,0 +1,132 @@
+"""A member of a group to which brokers hand out messages (RocketMQ 5: RebalancePushImpl of a group
+whose broker balances)."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import NoneType
+from typing import Unpack
+
+from congreve.base.errors import CongreveError
+from congreve.client.checks import check_type
+from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
+from congreve.client.consumer.filter_check import check_filters
+from congreve.client.consumer.group_client import ConsumerOptions, GroupClient
+from congreve.client.errors import InvalidSettingError, InvalidSubscriptionError
+from congreve.client.namespace import wrap
+from congreve.client.settings import ConsumeFrom
+from congreve.client.share.settings import ShareSettings
+from congreve.client.share.targets import Targets
+from congreve.client.subscription import Sql, subscribe
+from congreve.remoting.messages.bodies import ConsumerData
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.transport.connection import Connection
+from congreve.remoting.transport.dispatcher import Handler
+
+
+class ShareOptions(ConsumerOptions, total=False):
+    """Options of a share consumer; see ShareConsumer (RocketMQ 5: fields of
+    DefaultMQPushConsumer)."""
+
+    consume_from: ConsumeFrom
+    settings: ShareSettings | None
+    metrics: ConsumerMetrics | None
+
+
+class ShareMember(GroupClient):
+    """Base class of the share consumer: joins the group and knows which queues to ask.
+
+    (RocketMQ 5: RebalancePushImpl.)
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | Sql],
+        consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
+        settings: ShareSettings | None = None,
+        metrics: ConsumerMetrics | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        check_type("topics", topics, Mapping)
+        check_type("settings", settings, ShareSettings, NoneType)
+        check_type("consume_from", consume_from, ConsumeFrom)
+        if consume_from is ConsumeFrom.TIMESTAMP:
+            raise InvalidSettingError(
+                f"consume_from is {consume_from!r}: a share consumer begins at the first or the"
+                " last offset"
+            )
+        if not topics:
+            raise InvalidSubscriptionError(f"consumer of group {group} has no topics to read")
+        super().__init__(namesrv, group=group, **options)
+        self.settings = settings or ShareSettings()
+        self.consume_from = consume_from
+        self.stats = ConsumeStats(metrics)
+        names = {wrap(self.namespace, topic): wanted for topic, wanted in topics.items()}
+        self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in names.items()}
+        self._version_ms = int(time.time() * 1000)
+        self._targets = Targets(self, list(self.subscriptions))
+        self._look_again = asyncio.Event()
+        self._registered: set[str] = set()
+
+    async def start(self) -> None:
+        """Join the group; its topics may be created later. Raises NoNameServerError when no name
+        server answers, InvalidSubscriptionError when a broker refuses a filter."""
+        await super().start()
+        try:
+            await check_filters(self, self.subscriptions.values(), self._version_ms)
+            await self._find_queues()
+        except BaseException:
+            await self.stop()
+            raise
+        self._begin_task("the search for queues", self._keep_queues)
+
+    async def _keep_queues(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.rebalance_s):
+                    await self._look_again.wait()
+            self._look_again.clear()
+            await self._find_queues()
+
+    async def _find_queues(self) -> None:
+        for topic in self.subscriptions:
+            with suppress(CongreveError):
+                await self.routes.find(topic)
+        brokers = self.routes.addresses(masters_only=False)
+        if brokers != self._registered:
+            # A broker assigns queues to members only.
+            await self.heartbeat()
+            self._registered = brokers
+        if await self._targets.refresh():
+            self._queues_changed()
+
+    def _queues_changed(self) -> None:
+        """Hook for subclasses: `_targets` has other queues."""
+
+    async def _refresh_routes(self) -> None:
+        if await self.routes.refresh():
+            self._look_again.set()
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        return {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed}
+
+    def _members_changed(self, request: RemotingCommand, connection: Connection) -> None:
+        self._look_again.set()
+
+    def _consumer_data(self) -> list[ConsumerData]:
+        return [
+            ConsumerData(
+                group_name=self.group,
+                consume_type="CONSUME_PASSIVELY",
+                message_model="CLUSTERING",
+                consume_from_where=self.consume_from.value,
+                subscription_data_set=[
+                    each.data(self._version_ms) for each in self.subscriptions.values()
+                ],
+            )
+        ]

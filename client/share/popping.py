@@ -1,0 +1,152 @@
+"""Asks a broker for messages and reads its answer (RocketMQ 5: processPopResponse)."""
+
+import time
+
+import msgspec
+
+from congreve.client.consumer.group_client import GroupClient
+from congreve.client.errors import BrokerError
+from congreve.client.message import MessageQueue, ReceivedMessage
+from congreve.client.receipt import Receipt
+from congreve.client.received import PulledRecords
+from congreve.client.settings import ConsumeFrom
+from congreve.client.subscription import Subscription
+from congreve.client.transport.route import MASTER_ID
+from congreve.records.message.pop_handle import PopHandle, PoppedFrom
+from congreve.records.message.pop_offsets import decode_message_offsets, decode_start_offsets
+from congreve.records.message.properties import POP_CK
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.pop_headers import (
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+
+ALL_QUEUES = -1
+"""The queue id of a pop that takes messages of any queue."""
+LATE_S = 10.0
+"""How much later than asked for a broker may answer (RocketMQ 5: PopRequest)."""
+_NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL)
+
+
+class Popped(msgspec.Struct):
+    """The answer to a pop: stored records, and a receipt for each (RocketMQ 5: PopResult)."""
+
+    queue: MessageQueue
+    body: bytes
+    receipts: list[Receipt]
+
+    def messages(
+        self, subscription: Subscription, namespace: str | None
+    ) -> tuple[list[ReceivedMessage], list[Receipt]]:
+        """The messages, and the receipts of those whose tags only share a hash with the wanted
+        ones. Raises RecordError when a record is damaged, HeaderError when a record has no
+        receipt."""
+        unmatched = {
+            (each.handle.kind, each.handle.queue_id, each.handle.offset): each
+            for each in self.receipts
+        }
+        records = PulledRecords(self.body, tags=subscription.tags, namespace=namespace)
+        messages = records.messages(self.queue)
+        for message in messages:
+            place = (PoppedFrom.TOPIC, message.stored_queue_id, message.queue_offset)
+            if handle := message.properties.get(POP_CK):
+                again = PopHandle.decode(handle)
+                place = (again.kind, again.queue_id, again.offset)
+            receipt = unmatched.pop(place, None)
+            if receipt is None:
+                raise HeaderError(f"the answer to a pop has no offset for its {message}")
+            message.hand_out(msgspec.structs.replace(message.queue, queue_id=place[1]), receipt)
+        return messages, list(unmatched.values())
+
+
+class Popper:
+    """Asks for messages of the topics of a consumer.
+
+    Its methods raise BrokerError when the broker refuses, RemotingError when it does not answer.
+    (RocketMQ 5: DefaultMQPushConsumerImpl.popMessage.)
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        subscriptions: dict[str, Subscription],
+        invisible_s: float,
+        consume_from: ConsumeFrom,
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._invisible_s = invisible_s
+        self._from_end = consume_from is not ConsumeFrom.FIRST_OFFSET
+
+    async def pop(
+        self, queue: MessageQueue, count: int, wait_s: float, invisible_s: float | None = None
+    ) -> Popped | None:
+        """Take up to `count` messages; None when the broker had none in `wait_s` seconds."""
+        client, subscription = self._client, self._subscriptions[queue.topic]
+        if invisible_s is None:
+            invisible_s = self._invisible_s
+        header = PopMessageRequestHeader(
+            consumer_group=client.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            max_msg_nums=count,
+            invisible_time=int(invisible_s * 1000),
+            poll_time=int(wait_s * 1000),
+            init_mode=int(self._from_end),
+            born_time=int(time.time() * 1000),
+            exp_type=subscription.kind,
+            exp=subscription.expression,
+        )
+        answer, address = await self._ask(queue, RequestCode.POP_MESSAGE, header.fields(), wait_s)
+        if answer.code in _NOTHING:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        return self._read(answer, queue)
+
+    async def await_messages(self, queue: MessageQueue, wait_s: float) -> bool:
+        """Wait up to `wait_s` seconds until a pop would find a message; take none."""
+        header = NotificationRequestHeader(
+            consumer_group=self._client.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            poll_time=int(wait_s * 1000),
+            born_time=int(time.time() * 1000),
+        )
+        code, fields = RequestCode.NOTIFICATION, header.fields()
+        answer, address = await self._ask(queue, code, fields, wait_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        return NotificationResponseHeader.read(answer).has_msg
+
+    async def _ask(
+        self, queue: MessageQueue, code: int, fields: dict[str, str], wait_s: float
+    ) -> tuple[RemotingCommand, str]:
+        client = self._client
+        address = client.routes.address_to_read(queue.broker_name, MASTER_ID)
+        timeout_s = client.timeout_s + wait_s + LATE_S * (wait_s > 0)
+        return await client.ask(address, code, fields, timeout_s=timeout_s), address
+
+    def _read(self, answer: RemotingCommand, queue: MessageQueue) -> Popped:
+        header = PopMessageResponseHeader.read(answer)
+        starts = decode_start_offsets(header.start_offset_info or "")
+        due = time.monotonic() + header.invisible_time / 1000
+        receipts = []
+        for place, offsets in decode_message_offsets(header.msg_offset_info or "").items():
+            for offset in offsets:
+                handle = PopHandle(
+                    starts.get(place, offset),
+                    header.pop_time,
+                    header.invisible_time,
+                    header.revive_qid,
+                    place.kind,
+                    queue.broker_name,
+                    place.queue_id,
+                    offset,
+                )
+                receipts.append(Receipt(handle, queue.topic, due))
+        return Popped(queue, answer.body, receipts)
