@@ -111,6 +111,8 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """Whether a first message creates its topic."""
     auto_create_subscription_group: Annotated[bool, Change.NOW] = True
     """Whether a first heartbeat or pull creates its group."""
+    enable_mixed_message_type: Annotated[bool, Change.NOW] = False
+    """Whether a topic may have the attribute message.type=MIXED."""
     cluster_topic_enable: bool = True
     """Whether a topic with the cluster's name exists."""
     broker_topic_enable: bool = True

@@ -173,9 +173,17 @@ REQUESTS = (
     Request(Code.GET_ROUTEINFO_BY_TOPIC, admin.GetRouteInfoRequestHeader),
     # --- administrators
     Request(Code.UPDATE_AND_CREATE_TOPIC, admin.CreateTopicRequestHeader, _ADMIN),
+    Request(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, _ADMIN),
+    Request(Code.GET_TOPIC_CONFIG, admin.GetTopicConfigRequestHeader, _needs(_USED)),
     Request(Code.DELETE_TOPIC_IN_BROKER, admin.DeleteTopicRequestHeader, _ADMIN),
     Request(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, _ADMIN),
     Request(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, _ADMIN),
+    Request(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, _ADMIN),
+    Request(
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+        admin.GetSubscriptionGroupConfigRequestHeader,
+        _needs(OfGroup("group")),
+    ),
     Request(Code.DELETE_SUBSCRIPTIONGROUP, admin.DeleteSubscriptionGroupRequestHeader, _ADMIN),
     Request(Code.GET_BROKER_CONSUME_STATS, admin.GetConsumeStatsInBrokerHeader, _ADMIN),
     Request(Code.QUERY_TOPIC_CONSUME_BY_WHO, admin.QueryTopicConsumeByWhoRequestHeader, _ADMIN),

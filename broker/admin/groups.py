@@ -10,16 +10,19 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
+from congreve.broker.metadata.attributes import GROUP_ATTRIBUTES, changed
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_headers import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
@@ -31,6 +34,7 @@ from congreve.remoting.messages.bodies import (
     QueryCorrectionOffsetBody,
     QueueTimeSpan,
     SubscriptionGroupConfig,
+    SubscriptionGroupList,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -39,6 +43,8 @@ from congreve.remoting.transport.dispatcher import Handler
 
 logger = logging.getLogger(__name__)
 
+FURTHER_MAX = 64 * 1024
+"""Characters of the settings of a group that RocketMQ 4.9.4 does not have."""
 NOTHING_TO_CORRECT = 2**63 - 1
 
 
@@ -86,6 +92,8 @@ class GroupAdminProcessor:
         """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all_groups,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_offsets,
@@ -101,23 +109,53 @@ class GroupAdminProcessor:
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
         """Create or change a group; the answer waits until it is on disk."""
-        self._not_on_slave()
-        group = SubscriptionGroupConfig.decode(request.body)
-        fault = group_name_fault(group.group_name)
-        if fault is not None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
-        if not 0 <= group.retry_queue_nums <= QUEUES_MAX:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"retryQueueNums[{group.retry_queue_nums}] is not from 0 to {QUEUES_MAX}",
-            )
-        self._groups.update(group)
-        retry = retry_topic(group.group_name)
-        if retry in self._topics.table and retries_fault(group.group_name) is None:
-            self._topics.create_internal(retry, group.retry_queue_nums)
-        logger.info("group %s updated by %s:%d", group.group_name, *connection.peer)
+        self._update(SubscriptionGroupConfig.decode(request.body), connection)
+        return await self._updated(request)
+
+    async def update_groups(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Create or change groups; after a refusal those before it in the list are changed."""
+        for group in SubscriptionGroupList.decode(request.body).group_config_list:
+            self._update(group, connection)
+            await asyncio.sleep(0)
+        return await self._updated(request)
+
+    async def _updated(self, request: RemotingCommand) -> RemotingCommand:
         await asyncio.gather(self._groups.file.saved(), self._topics.file.saved())
         return request.reply(ResponseCode.SUCCESS)
+
+    def _update(self, wanted: SubscriptionGroupConfig, connection: Connection) -> None:
+        """Create or change a group; `wanted` has changes of attributes, with their signs."""
+        self._not_on_slave()
+        name = wanted.group_name
+        fault = group_name_fault(name)
+        if fault is None and not 0 <= wanted.retry_queue_nums <= QUEUES_MAX:
+            fault = f"retryQueueNums[{wanted.retry_queue_nums}] is not from 0 to {QUEUES_MAX}"
+        if fault is None and len(fastjson.dumps(wanted.further)) > FURTHER_MAX:
+            fault = f"the settings of group[{name}] are longer than {FURTHER_MAX} characters"
+        if fault is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, fault)
+        known = self._groups.table.get(name)
+        self._groups.update(
+            wanted.with_attributes(
+                changed(
+                    None if known is None else known.attributes, wanted.attributes, GROUP_ATTRIBUTES
+                )
+            )
+        )
+        retry = retry_topic(name)
+        if retry in self._topics.table and retries_fault(name) is None:
+            self._topics.create_internal(retry, wanted.retry_queue_nums)
+        logger.info("group %s updated by %s:%d", name, *connection.peer)
+
+    def get_group(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The settings of one group, which is created if autoCreateSubscriptionGroup allows it."""
+        name = GetSubscriptionGroupConfigRequestHeader.read(request).group
+        group = self._groups.find(name)
+        if group is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return request.reply(ResponseCode.SUCCESS, body=group.encode())
 
     async def delete_group(
         self, request: RemotingCommand, connection: Connection

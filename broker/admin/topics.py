@@ -1,7 +1,10 @@
 """Administration of topics (RocketMQ: AdminBrokerProcessor)."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
+
+import msgspec
 
 from congreve.broker.config import (
     PERM_INHERIT,
@@ -12,6 +15,13 @@ from congreve.broker.config import (
 )
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.attributes import (
+    MESSAGE_TYPE,
+    MIXED,
+    TOPIC_ATTRIBUTES,
+    changed,
+    parse_changes,
+)
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
@@ -20,9 +30,11 @@ from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages.admin_headers import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
 from congreve.remoting.messages.bodies import (
+    CreateTopicListRequestBody,
     MessageQueue,
     TopicConfig,
     TopicList,
@@ -75,6 +87,8 @@ class TopicAdminProcessor:
         """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topics,
+            RequestCode.GET_TOPIC_CONFIG: self.get_topic,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topics,
             RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats,
@@ -86,28 +100,8 @@ class TopicAdminProcessor:
     ) -> RemotingCommand:
         """Create or change a topic; the answer waits until it is on disk and announced."""
         header = CreateTopicRequestHeader.read(request)
-        self._check_name(header.topic)
-        for name, number in (
-            ("readQueueNums", header.read_queue_nums),
-            ("writeQueueNums", header.write_queue_nums),
-        ):
-            if not 0 <= number <= QUEUES_MAX:
-                raise RefusedError(
-                    ResponseCode.SYSTEM_ERROR, f"{name}[{number}] is not from 0 to {QUEUES_MAX}"
-                )
-        if not 0 <= header.perm <= PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"perm[{header.perm}] is not from 0 to 15: 4 to read, 2 to write, 1 for a template",
-            )
-        if header.topic_filter_type not in FILTER_TYPES:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"topicFilterType[{header.topic_filter_type[:40]}] is not one of "
-                + ", ".join(FILTER_TYPES),
-            )
-        known = self._topics.get(header.topic)
-        self._topics.update(
+        changes = parse_changes(header.attributes or "")
+        self._update(
             TopicConfig(
                 topic_name=header.topic,
                 read_queue_nums=header.read_queue_nums,
@@ -115,14 +109,78 @@ class TopicAdminProcessor:
                 perm=header.perm,
                 topic_filter_type=header.topic_filter_type,
                 topic_sys_flag=header.topic_sys_flag or 0,
+                attributes=changes,
+            ),
+            connection,
+        )
+        return await self._updated(request)
+
+    async def update_topics(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        """Create or change topics; after a refusal those before it in the list are changed."""
+        for wanted in CreateTopicListRequestBody.decode(request.body).topic_config_list:
+            self._update(wanted, connection)
+            await asyncio.sleep(0)
+        return await self._updated(request)
+
+    async def _updated(self, request: RemotingCommand) -> RemotingCommand:
+        await self._topics.file.saved()
+        await self._announced()
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _update(self, wanted: TopicConfig, connection: Connection) -> None:
+        """Create or change a topic; `wanted` has changes of attributes, with their signs."""
+        self._check(wanted)
+        known = self._topics.get(wanted.topic_name)
+        changes = wanted.attributes or {}
+        if changes.get(f"+{MESSAGE_TYPE}") == MIXED and not self._config.enable_mixed_message_type:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported."
+            )
+        before = None if known is None else known.attributes or {}
+        self._topics.update(
+            msgspec.structs.replace(
+                wanted,
+                attributes=changed(before, changes, TOPIC_ATTRIBUTES) or None,
                 # The name servers decide which topics are ordered.
                 order=known is not None and known.order,
             )
         )
-        logger.info("topic %s updated by %s:%d", header.topic, *connection.peer)
-        await self._topics.file.saved()
-        await self._announced()
-        return request.reply(ResponseCode.SUCCESS)
+        logger.info("topic %s updated by %s:%d", wanted.topic_name, *connection.peer)
+
+    def _check(self, wanted: TopicConfig) -> None:
+        self._check_name(wanted.topic_name)
+        for name, number in (
+            ("readQueueNums", wanted.read_queue_nums),
+            ("writeQueueNums", wanted.write_queue_nums),
+        ):
+            if not 0 <= number <= QUEUES_MAX:
+                raise RefusedError(
+                    ResponseCode.SYSTEM_ERROR, f"{name}[{number}] is not from 0 to {QUEUES_MAX}"
+                )
+        if not 0 <= wanted.perm <= PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"perm[{wanted.perm}] is not from 0 to 15: 4 to read, 2 to write, 1 for a template",
+            )
+        if wanted.topic_filter_type not in FILTER_TYPES:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType[{wanted.topic_filter_type[:40]}] is not one of "
+                + ", ".join(FILTER_TYPES),
+            )
+
+    def get_topic(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The settings of one topic."""
+        topic = GetTopicConfigRequestHeader.read(request).topic
+        config = self._topics.get(topic)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}"
+            )
+        body = msgspec.structs.replace(config, attributes=config.attributes or {}).encode()
+        return request.reply(ResponseCode.SUCCESS, body=body)
 
     async def delete_topic(
         self, request: RemotingCommand, connection: Connection

@@ -9,7 +9,10 @@ from congreve.remoting.messages.header import Header, Int32, Int64
 
 
 class CreateTopicRequestHeader(Header):
-    """UPDATE_AND_CREATE_TOPIC; `order` is sent by every client, and ignored by brokers."""
+    """UPDATE_AND_CREATE_TOPIC; `order` is sent by every client, and ignored by brokers.
+
+    `attributes` is of RocketMQ 5: changes as ``+key=value,-key``.
+    """
 
     topic: str
     default_topic: str
@@ -19,6 +22,19 @@ class CreateTopicRequestHeader(Header):
     topic_filter_type: str
     topic_sys_flag: Int32 | None = None
     order: bool = False
+    attributes: str | None = None
+
+
+class GetTopicConfigRequestHeader(Header):
+    """GET_TOPIC_CONFIG."""
+
+    topic: str
+
+
+class GetSubscriptionGroupConfigRequestHeader(Header):
+    """GET_SUBSCRIPTIONGROUP_CONFIG."""
+
+    group: str
 
 
 class DeleteTopicRequestHeader(Header):

@@ -5,10 +5,12 @@ Each follows the RocketMQ class of its name. What administrators' tools read and
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any, Self
 
 import msgspec
 
+from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_bodies import (
     AclConfig,
     BrokerStatsData,
@@ -65,6 +67,7 @@ __all__ = [
     "ConsumerData",
     "ConsumerOffsetSerializeWrapper",
     "ConsumerRunningInfo",
+    "CreateTopicListRequestBody",
     "DataVersion",
     "DelayOffsetSerializeWrapper",
     "DelayedCount",
@@ -97,6 +100,7 @@ __all__ = [
     "ResetOffsetBodyForC",
     "SubscriptionData",
     "SubscriptionGroupConfig",
+    "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
     "TopicConfig",
     "TopicConfigSerializeWrapper",
@@ -188,7 +192,10 @@ class ClusterInfo(Body):
 
 
 class TopicConfig(Body, gc=False):
-    """Settings of a topic; `perm` is 4 for reading plus 2 for writing."""
+    """Settings of a topic; `perm` is 4 for reading plus 2 for writing.
+
+    `attributes` are those of RocketMQ 5, None without any.
+    """
 
     topic_name: str
     read_queue_nums: Int32 = 16
@@ -197,6 +204,13 @@ class TopicConfig(Body, gc=False):
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: Int32 = 0
     order: bool = False
+    attributes: dict[str, str] | None = None
+
+
+class CreateTopicListRequestBody(Body):
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST; keys of attributes have signs, as in code 17."""
+
+    topic_config_list: list[TopicConfig] = []
 
 
 class TopicConfigSerializeWrapper(Body):
@@ -221,7 +235,8 @@ def _dicts(tree: Any, key: str) -> list[dict[str, Any]]:
 
 
 class SubscriptionGroupConfig(Body):
-    """Settings of a consumer group."""
+    """Settings of a consumer group; `further` are the members that RocketMQ 4.9.4 does not have,
+    as they came, None without any."""
 
     group_name: str
     consume_enable: bool = True
@@ -232,6 +247,35 @@ class SubscriptionGroupConfig(Body):
     broker_id: Int64 = 0
     which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
+    further: dict[str, Any] | None = None
+
+    @classmethod
+    def from_tree(cls, tree: Any) -> Self:
+        _gather_further([tree])
+        return super().from_tree(tree)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes of RocketMQ 5."""
+        found = (self.further or {}).get("attributes")
+        return {key: str(value) for key, value in found.items()} if type(found) is dict else {}
+
+    def with_attributes(self, attributes: dict[str, str]) -> Self:
+        """The same settings with other attributes."""
+        if not attributes and "attributes" not in (self.further or {}):
+            return self
+        further = {**(self.further or {}), "attributes": attributes}
+        return msgspec.structs.replace(self, further=further)
+
+
+_GROUP_MEMBERS = frozenset(SubscriptionGroupConfig.__struct_encode_fields__) - {fastjson.FURTHER}
+
+
+def _gather_further(groups: Iterable[Any]) -> None:
+    for group in groups:
+        if isinstance(group, dict) and not group.keys() <= _GROUP_MEMBERS:
+            unknown = [key for key in group if key not in _GROUP_MEMBERS]
+            group[fastjson.FURTHER] = {key: group.pop(key) for key in unknown}
 
 
 class SubscriptionGroupWrapper(Body):
@@ -239,6 +283,23 @@ class SubscriptionGroupWrapper(Body):
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+    @classmethod
+    def from_tree(cls, tree: Any) -> Self:
+        table = tree.get("subscriptionGroupTable") if isinstance(tree, dict) else None
+        _gather_further(table.values() if isinstance(table, dict) else ())
+        return super().from_tree(tree)
+
+
+class SubscriptionGroupList(Body):
+    """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+
+    group_config_list: list[SubscriptionGroupConfig] = []
+
+    @classmethod
+    def from_tree(cls, tree: Any) -> Self:
+        _gather_further(_dicts(tree, "groupConfigList"))
+        return super().from_tree(tree)
 
 
 class ConsumerOffsetSerializeWrapper(Body):
@@ -294,11 +355,17 @@ class ProducerData(Body):
 
 
 class HeartbeatData(Body):
-    """Body of HEART_BEAT."""
+    """Body of HEART_BEAT.
+
+    RocketMQ 5: `heartbeat_fingerprint` is a hash of the subscriptions, 0 or None of clients that
+    always send them; with `without_sub` they are left out, and are those of that hash.
+    """
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []
     consumer_data_set: list[ConsumerData] = []
+    heartbeat_fingerprint: Int32 | None = None
+    without_sub: bool | None = None
 
     @classmethod
     def from_tree(cls, tree: Any) -> Self:

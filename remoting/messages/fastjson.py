@@ -39,6 +39,9 @@ _LONE_SURROGATE = re.compile(
 )
 
 
+FURTHER = "further"
+"""The field of a struct that has members beside its fields, which are written among them."""
+
 _PARTS_MAX = 1_024
 _LONG_PART = 4_096
 _WRITTEN_MAX = 16 * 1024 * 1024
@@ -186,7 +189,7 @@ def _compact(value: Any, parts: list[str]) -> None:
     if type(value) is int:  # by far the most of what is written
         parts.append(str(value))
         return
-    if isinstance(value, msgspec.Struct) and (fields := _flat(type(value))) is not None:
+    if isinstance(value, msgspec.Struct) and (fields := _scalars(value)) is not None:
         parts.append(_flat_text(value, fields))
         return
     value = _members(value)
@@ -210,7 +213,7 @@ def _compact(value: Any, parts: list[str]) -> None:
 
 def _compact_steps(value: Any, parts: list[str]) -> Generator[None, None, None]:
     """_compact() for what may be large; structs of scalars are encoded in one call."""
-    if isinstance(value, msgspec.Struct) and (fields := _flat(type(value))) is not None:
+    if isinstance(value, msgspec.Struct) and (fields := _scalars(value)) is not None:
         parts.append(_flat_text(value, fields))
         yield
         return
@@ -263,10 +266,16 @@ def _taken(run: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         yield run.pop()
 
 
+def _scalars(value: msgspec.Struct) -> list[tuple[str, str]] | None:
+    """_flat() of a struct that has no members beside its fields."""
+    return None if getattr(value, FURTHER, None) else _flat(type(value))
+
+
 @cache
 def _flat(struct: type[msgspec.Struct]) -> list[tuple[str, str]] | None:
     """How each field of a struct without containers begins, and its name here; else None."""
-    if not all(_is_scalar(kind) for kind in get_type_hints(struct).values()):
+    kinds = get_type_hints(struct)
+    if not all(_is_scalar(kind) for name, kind in kinds.items() if name != FURTHER):
         return None
     return [(f"{_quoted(wire)}:", name) for wire, name in _names(struct)]
 
@@ -276,11 +285,15 @@ def _flat_text(value: msgspec.Struct, fields: list[tuple[str, str]]) -> str:
     for begin, name in fields:
         item = getattr(value, name)
         if item is not None:
-            members.append(begin + (str(item) if type(item) is int else _scalar(item)))
+            text = dumps(item) if type(item) is dict else _scalar(item)
+            members.append(begin + (str(item) if type(item) is int else text))
     return f"{{{','.join(members)}}}"
 
 
 def _is_scalar(kind: Any) -> bool:
+    """Whether a field holds a scalar, or a few texts that most structs do not have."""
+    if kind == dict[str, str] | None:
+        return True
     kinds = set(get_args(kind)) if get_origin(kind) is UnionType else {kind}
     return kinds <= {int, str, bool, float, type(None)}
 
@@ -308,13 +321,16 @@ def _members(value: Any) -> Any:
     """A struct's fields under their names on the wire, sorted; any other value as it is."""
     if not isinstance(value, msgspec.Struct):
         return value
-    return {wire: getattr(value, name) for wire, name in _names(type(value))}
+    members = {wire: getattr(value, name) for wire, name in _names(type(value))}
+    further = getattr(value, FURTHER, None)
+    return dict(sorted((members | further).items())) if further else members
 
 
 @cache
 def _names(struct: type[msgspec.Struct]) -> list[tuple[str, str]]:
     """Fields' names on the wire, sorted, and here."""
-    return sorted(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
+    names = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
+    return sorted(pair for pair in names if pair[1] != FURTHER)
 
 
 def _entries(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

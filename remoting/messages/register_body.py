@@ -50,7 +50,12 @@ def topic_size(topic: TopicConfig) -> int:
     name = len(fastjson.dumps(topic.topic_name).encode())
     kind = len(fastjson.dumps(topic.topic_filter_type).encode())
     numbers = f"{topic.read_queue_nums}{topic.write_queue_nums}{topic.perm}{topic.topic_sys_flag}"
-    return _EMPTY_SIZE + 2 * name + kind + len(numbers) - topic.order + len(":,")
+    size = _EMPTY_SIZE + 2 * name + kind + len(numbers) - topic.order + len(":,")
+    if topic.attributes is not None:
+        size += (
+            len(fastjson.dumps({"attributes": topic.attributes}).encode()) - len("{}") + len(",")
+        )
+    return size
 
 
 def write_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
@@ -150,6 +155,8 @@ def _read_pieces(data: bytes) -> RegisterBrokerBody:
 
 def _topic(line: bytes) -> TopicConfig:
     fields = line.decode("utf-8", "replace").split(" ", _TOPIC_FIELDS)
+    if fields[_TOPIC_FIELDS:] and fields[-1][:1] in ("", "{"):
+        del fields[-1]  # RocketMQ 5: the attributes, which no route has
     if len(fields) != _TOPIC_FIELDS:
         raise BodyError(f"registered topic {line[:200]!r}: {_TOPIC_FIELDS} fields are needed")
     try:

@@ -74,6 +74,13 @@ async def test_damaged_compressed_registration_is_code_1(body: bytes) -> None:
         assert (await register(peer, body, compressed="true")).code == 1
 
 
+@pytest.mark.parametrize("attributes", [b"", b'{"message.type":"FIFO"}'])
+async def test_a_broker_of_rocketmq_5_may_compress_its_registration(attributes: bytes) -> None:
+    body = compressed(VERSION.encode(), 1, b"T 4 4 6 SINGLE_TAG " + attributes, b"[]")
+    async with NameServer(port=0) as server, Peer(server.address) as peer:
+        assert (await register(peer, body, compressed="true")).code == 0
+
+
 @pytest.mark.parametrize(
     ("body", "remark"),
     [

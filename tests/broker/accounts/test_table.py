@@ -28,8 +28,8 @@ EXPECTED = {
     **dict.fromkeys((10, 310, 320, 324, 325, 37), PUB),
     **dict.fromkeys((11, 361, 12, 14, 15, 33, 34, 35, 36, 38, 41, 42, 46), SUB),
     **dict.fromkeys((200_050, 200_051, 200_053, 200_054, 200_055, 200_151), SUB),
-    **dict.fromkeys((203, 208, 303, 321), SUB),
-    **dict.fromkeys((29, 30, 31, 32, 202), EITHER),
+    **dict.fromkeys((203, 208, 303, 321, 352), SUB),
+    **dict.fromkeys((29, 30, 31, 32, 202, 351), EITHER),
     105: SIGNED,
 }
 """The accounts that may pass, by code; all other codes are for administrators."""
