@@ -62,7 +62,10 @@ class Managers:
             store=store,
             clock=clock,
         )
-        self.pops = Pops(config, self.metadata, store, self.stats, clock)
+        self.pops = Pops(
+            *(config, self.metadata, store, self.stats, clock),
+            has_members=self.members.consumers.groups.__contains__,
+        )
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
 from congreve.broker.after_repair import after_repair
 from congreve.broker.config import BrokerConfig
@@ -60,7 +60,9 @@ class ClientAdminProcessor:
         members: Members,
         store: MessageStore,
         pieces: Pieces,
+        reset_pops: Callable[[str, str, int, int], bool] = lambda *_: False,
     ) -> None:
+        self._reset_pops = reset_pops
         self._config = config
         self._topics = metadata.topics
         self._members = members
@@ -196,7 +198,10 @@ class ClientAdminProcessor:
     async def reset_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Send members their new offsets; the broker's table follows when they commit them."""
+        """Send members their new offsets; the broker's table follows when they commit them.
+
+        Pops continue there at once.
+        """
         header = ResetOffsetRequestHeader.read(request)
         topic = self._topics.get(header.topic)
         if topic is None:
@@ -206,7 +211,13 @@ class ClientAdminProcessor:
             )
         offsets = await self._pieces.run(self._offsets_to_reset(header, topic.write_queue_nums))
         group = self._consumers.groups.get(header.group)
-        if group is None:
+        pops = [
+            self._reset_pops(header.group, header.topic, queue.queue_id, offset)
+            for queue, offset in offsets.items()
+        ]
+        if any(pops):
+            await self._acknowledge(header)
+        elif group is None:
             raise RefusedError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"Consumer not online, so can not reset offset, Group: {header.group}"
@@ -214,12 +225,18 @@ class ClientAdminProcessor:
             )
         body = await self._pieces.run(ResetOffsetBody(offset_table=offsets).encode_steps())
         list_body = await self._pieces.run(list_form(offsets).encode_steps())
-        members = list(group.channels.values())
+        members = [] if group is None else list(group.channels.values())
         await self._pieces.run(reset_offsets(header, members, body, list_body))
         logger.info(
             "offsets of %s on %s reset by %s:%d", header.group, header.topic, *connection.peer
         )
         return request.reply(ResponseCode.SUCCESS, body=body)
+
+    async def _acknowledge(self, header: ResetOffsetRequestHeader) -> None:
+        """Wait until the offsets of a group's pops are on disk."""
+        for queue_id in self._offsets.queues(header.group, header.topic):
+            self._offsets.acknowledge(header.group, header.topic, queue_id)
+        await self._offsets.journal.write()
 
     def _offsets_to_reset(
         self, header: ResetOffsetRequestHeader, queues: int

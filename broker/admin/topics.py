@@ -26,6 +26,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
+from congreve.records.message.topics import pop_retry_topic
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages.admin_headers import (
     CreateTopicRequestHeader,
@@ -185,9 +186,20 @@ class TopicAdminProcessor:
     async def delete_topic(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Delete a topic with its queues and offsets; the answer waits until that is on disk."""
+        """Delete a topic with its queues and offsets; the answer waits until that is on disk.
+
+        What its groups were to pop again goes with it.
+        """
         topic = DeleteTopicRequestHeader.read(request).topic
         self._check_name(topic)
+        retries = {pop_retry_topic(group, topic) for group in self._offsets.groups_of(topic)}
+        for retry in sorted(retries & self._topics.table.keys()):
+            await self._delete(retry)
+        await self._delete(topic)
+        logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
+        return request.reply(ResponseCode.SUCCESS)
+
+    async def _delete(self, topic: str) -> None:
         with self._topics.deleting(topic):
             # A topic without messages and offsets leaves nothing for recovery to find.
             noted = topic in self._store.queues or bool(self._offsets.groups_of(topic))
@@ -199,8 +211,6 @@ class TopicAdminProcessor:
             await self._pieces.run(self._stats.forget_topic_steps(topic))
             await self._deletion.finish([topic])
             await self._offsets.journal.write()
-        logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
-        return request.reply(ResponseCode.SUCCESS)
 
     def _check_name(self, topic: str) -> None:
         if self._config.is_slave:

@@ -148,6 +148,7 @@ def _client_processors(managers: Managers, announced: Announced) -> tuple[Proces
             memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             broker_name=managers.config.broker_name,
             pieces=pieces,
+            beginning=managers.pops.beginning,
         ),
     )
 
@@ -161,6 +162,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
             members=managers.members,
             store=store,
             pieces=managers.pieces,
+            reset_pops=managers.pops.reset,
         ),
         TopicAdminProcessor(
             config=config,

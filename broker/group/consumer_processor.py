@@ -1,6 +1,6 @@
 """Requests of running consumers (RocketMQ: ConsumerManageProcessor, AdminBrokerProcessor)."""
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.group.clients import CLIENT_ID_MAX
@@ -36,6 +36,7 @@ class ConsumerManageProcessor:
     """Members of a group, committed offsets, and locks for orderly consumption.
 
     `memory` is the machine's memory in bytes, `broker_name` the name in the queues of clients.
+    `beginning` is where a member that pulls a queue begins after pops; None without pops.
     (RocketMQ: ConsumerManageProcessor.)
     """
 
@@ -48,7 +49,9 @@ class ConsumerManageProcessor:
         memory: int,
         broker_name: str,
         pieces: Pieces,
+        beginning: Callable[[str, str, int], int | None] = lambda *_: None,
     ) -> None:
+        self._beginning = beginning
         self._metadata = metadata
         self._topics = metadata.topics
         self._groups = metadata.groups
@@ -87,6 +90,9 @@ class ConsumerManageProcessor:
         header = QueryConsumerOffsetRequestHeader.read(request)
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.query(header.consumer_group, topic, queue_id)
+        beginning = self._beginning(header.consumer_group, topic, queue_id)
+        if beginning is not None:
+            offset = max(offset, beginning)
         if offset < 0:
             # If the queue still has its first message, a new group begins there, whatever its
             # settings: otherwise it would miss messages that are sent while it starts.

@@ -56,7 +56,7 @@ class ConsumerOffsetManager:
         self._limit = TableLimit(
             "maxConsumerOffsets", "offsets of consumers", lambda: config.limits.max_consumer_offsets
         )
-        self._refused: Refused = lambda place, offset, known: False
+        self._refused: list[Refused] = []
         self._highest: Callable[[str, int], int] = lambda topic, queue_id: OFFSET_MAX
         self._sources: list[Callable[[], Iterable[Commit]]] = []
         self._changes = 0
@@ -67,7 +67,7 @@ class ConsumerOffsetManager:
 
     def refuse(self, refused: Refused) -> None:
         """Ignore the commits of clients for which `refused` is true."""
-        self._refused = refused
+        self._refused.append(refused)
 
     def limit(self, highest: Callable[[str, int], int]) -> None:
         """Take a higher offset of a client as `highest` of its topic and queue id."""
@@ -125,7 +125,8 @@ class ConsumerOffsetManager:
             return
         offset = min(offset, self._highest(topic, queue_id))
         known = self.table.get(topic + _SEPARATOR + group, {}).get(queue_id, NO_OFFSET)
-        if not self._refused((group, topic, queue_id), offset, known):
+        place = group, topic, queue_id
+        if not any(refused(place, offset, known) for refused in self._refused):
             self.note(group, topic, queue_id, offset)
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -192,7 +192,9 @@ class PopJournal:
         return True
 
     def save(self) -> None:
-        """Write pops.json soon if the journal has grown enough since."""
+        """Write the entries for which no answer waits; and pops.json soon if the journal has grown
+        enough since."""
+        self.write()
         grown = self._since_snapshot >= max(SNAPSHOT_BYTES, 2 * self._snapshot_size)
         old = self._clock.now() - self._snapshot_ms >= SNAPSHOT_MS
         if self._since_snapshot and (grown or old):

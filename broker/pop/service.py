@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import numpy
 from numpy import int64
@@ -22,6 +23,7 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.topics import RETRY_PREFIX, pop_retry_topic
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
+from congreve.remoting.messages.bodies import TopicConfig
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +51,14 @@ class Pops:
         store: MessageStore,
         stats: BrokerStats,
         clock: Clock,
+        has_members: Callable[[str], bool],
         limits: PopLimits | None = None,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
+        self._groups = metadata.groups
         self._offsets = metadata.offsets
+        self._has_members = has_members
         self._store = store
         self._clock = clock
         self.in_flight = InFlight(limits or PopLimits())
@@ -64,6 +69,9 @@ class Pops:
         self._timer = WakeUpTimer(self._redeliver)
         self._periodic = Periodic(SAVE_S, self.journal.save)
         self._used = False
+        metadata.offsets.refuse(self._is_settled)
+        metadata.topics.listen(self._topic_changed)
+        metadata.groups.listen(self._group_changed)
 
     # --- life
 
@@ -74,9 +82,12 @@ class Pops:
         """
         if self._config.is_slave or not await asyncio.to_thread(self.journal.load):
             return
+        self._used = True
+        for window in self.in_flight.all_windows():
+            self._topic_changed(window.topic, self._topics.table.get(window.topic))
+            self._group_changed(window.group)
         for window in self.in_flight.all_windows():
             self.commit(window)
-        self._used = True
 
     def start(self) -> None:
         """Start redelivery, if there was a pop before."""
@@ -160,33 +171,43 @@ class Pops:
         if attempt_id is not None:
             self._attempts[place] = attempt_id
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Let the pops of a group continue at another offset; what is out is forgotten."""
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Let the pops of a group continue at another offset, and forget what is out; False if it
+        pops nothing there."""
         window = self.in_flight.find(group, topic, queue_id)
-        if window is not None:
-            window.reset(offset)
-            self._offsets.note(group, topic, queue_id, offset)
-            self.changed()
-            self.waiting.wake((group, topic))
+        if window is None:
+            return False
+        window.reset(offset)
+        self._offsets.note(group, topic, queue_id, offset)
+        self.journal.changed()
+        self.waiting.wake((group, original_topic(group, topic)))
+        return True
 
-    def next_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where members that pull begin: behind all that pops have taken. None without pops."""
+    def beginning(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a member that pulls begins: behind all that pops have taken, because what is out
+        comes again by the retry topic. None without pops."""
         window = self.in_flight.find(group, topic, queue_id)
         return None if window is None else window.next
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget what is out of a deleted topic."""
-        if self._used:
+    def _is_settled(self, place: tuple[str, str, int], offset: int, known: int) -> bool:
+        """Whether an offset of a member that pulls is before what pops have settled.
+
+        Of a group without members it is an administrator's.
+        """
+        window = self.in_flight.find(*place) if self._used else None
+        return window is not None and offset < window.begin and self._has_members(place[0])
+
+    def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
+        if self._used and config is None:
             self.in_flight.drop_topic(topic)
             self.waiting.end_key(topic=topic)
-            self.changed()
+            self.journal.changed()
 
-    def forget_group(self, group: str) -> None:
-        """Forget what is out for a deleted group."""
-        if self._used:
+    def _group_changed(self, group: str) -> None:
+        if self._used and group not in self._groups.table:
             self.in_flight.drop_group(group)
             self.waiting.end_key(group=group)
-            self.changed()
+            self.journal.changed()
 
     # --- arrivals
 
