@@ -117,6 +117,7 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = socket.SOMAXCONN
 
     def __init__(self, host: str, port: int, answer: Callable[[str, str], Answer]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

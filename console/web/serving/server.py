@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from congreve.console.web.options import Options
+from congreve.console.web.serving.handshakes import HandshakeServer
 from congreve.console.web.serving.site import Site
 
 CONNECTIONS_MAX = 200
@@ -89,10 +91,18 @@ class ConsoleProtocol(H11Protocol):
 class ConsoleServer(Server):
     """A server that ends live pages when it stops, and reports when it listens."""
 
-    def __init__(self, config: Config, site: Site, started: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        site: Site,
+        started: Callable[[], object],
+        context: ssl.SSLContext | None,
+    ) -> None:
         super().__init__(config)
         self._site = site
         self._started = started
+        self._context = context
+        self._handshakes: list[HandshakeServer] = []
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -105,20 +115,41 @@ class ConsoleServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report it."""
-        await super().startup(sockets)
+        if self._context is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            for listening in sockets or []:
+                server = HandshakeServer(listening, self._context, self._make_protocol)
+                self._handshakes.append(server)
+                server.start()
         if self.started:
             self._started()
+
+    def _make_protocol(self) -> ConsoleProtocol:
+        return ConsoleProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End live pages, then close."""
         self._site.stopping.set()
+        for server in self._handshakes:
+            server.stop()
         await super().shutdown(sockets)
 
 
 async def serve(
     options: Options, certificate: Path | None, key: Path | None, say: Callable[[str], object]
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OSError if the port cannot be used."""
+    """Serve until SIGTERM or SIGINT.
+
+    Raises OSError if the port cannot be used, ssl.SSLError for a certificate that is none.
+    """
+    context = None
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
     site = Site(options)
     config = Config(
         site.app,
@@ -132,14 +163,12 @@ async def serve(
         limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
     )
     listening = _listen(options)
     name = f"[{options.host}]" if ":" in options.host else options.host
     scheme = "https" if options.secure else "http"
     url = f"{scheme}://{name}:{listening.getsockname()[1]}"
-    server = ConsoleServer(config, site, lambda: say(f"ready: console {url}"))
+    server = ConsoleServer(config, site, lambda: say(f"ready: console {url}"), context)
     with listening:
         await server.serve([listening])
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.certificates import Authority
 
 import congreve
+from congreve.console.web.serving.handshakes import HANDSHAKES_MAX
 from congreve.console.web.serving.server import CONNECTIONS_MAX
 from tests.console.conftest import Daemon
 from tests.console.conftest import congreve as run
@@ -59,6 +60,27 @@ def test_connections_without_a_request_take_no_place_of_a_page(node: congreve.No
         connection.request("GET", "/")
         assert connection.getresponse().status == 200
         connection.close()
+    assert daemon.stop() == 0
+
+
+def test_handshakes_that_never_end_keep_no_page_away(node: congreve.Node, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("console")
+    files = ("--certificate", str(certificate), "--key", str(key))
+    daemon = Daemon("console", "-n", node.address, "--port", "0", *files)
+    host, _, port = daemon.ready.rpartition("//")[2].rpartition(":")
+    context = ssl.create_default_context(cafile=str(authority.path))
+    with ExitStack() as stack:
+        for number in range(3 * HANDSHAKES_MAX):
+            silent = stack.enter_context(socket.create_connection((host, int(port))))
+            if number % 2:
+                silent.sendall(b"\x16\x03\x01\x02\x00")
+        connection = http.client.HTTPSConnection(host, int(port), context=context)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
+        open_files = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+        assert open_files < 2 * HANDSHAKES_MAX
     assert daemon.stop() == 0
 
 
