@@ -11,21 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from congreve.broker.config import BrokerConfig
+from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import ArchiveThread, MessageArchive, OpenArchive
+from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.read.reader import GetResult, GetStatus
 from congreve.engine.state.exported import ExportedFile
 from congreve.engine.store import MessageStore
 from congreve.records.columns.builder import RecordColumns
 from congreve.records.columns.stored import StoredRows
+from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageRequestHeader
 
 SCANNED_MAX = 16_384
 """Messages that one pull with a filter looks at."""
 PARTS = 32
 """A read is this part of the memory for archived messages."""
+
+_TOO_MANY = "too many pulls wait for messages that only tables have: try again"
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +90,12 @@ class ArchivedPulls:
         self._nbytes = 0
         self._first_offsets: dict[Queue, int] = {}
         self._reads: dict[tuple[Queue, int], asyncio.Task[StoredRows | None]] = {}
+        self.limit = WaitLimit()
+        """How many pulls may wait."""
 
     def serve(
         self,
+        request: RemotingCommand,
         header: PullMessageRequestHeader,
         wanted: MessageFilter,
         log: GetResult,
@@ -94,7 +103,8 @@ class ArchivedPulls:
     ) -> T | Awaitable[T]:
         """`answer` of the messages, at once if they are in memory; of `log` if there are none.
 
-        `log` is the log's result for the offset, which it no longer has.
+        `log` is the log's result for the offset, which it no longer has. The awaitable raises
+        RefusedError if too many pulls wait.
         """
         queue = header.topic, header.queue_id
         ends = log.min_offset, log.max_offset
@@ -104,7 +114,10 @@ class ArchivedPulls:
             return answer(found)
 
         async def later() -> T:
-            return answer(await self._read(queue, offset, count, wanted, ends) or log)
+            with self.limit.waiting(request) as has_room:
+                if not has_room:
+                    raise RefusedError(ResponseCode.SYSTEM_BUSY, _TOO_MANY)
+                return answer(await self._read(queue, offset, count, wanted, ends) or log)
 
         return later()
 

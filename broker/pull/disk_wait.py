@@ -5,13 +5,10 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from congreve.broker.pull.progress import PullProgress
+from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.remoting.transport.connection import Connection
 
 P = TypeVar("P", bound=Hashable)
-
-# A further pull is answered at once, and blocks until the disk is done.
-WAITING_MAX = 10_000
-WAITING_BYTES_MAX = 16 << 20  # of their requests
 
 
 class UnreadablePull(NamedTuple):
@@ -44,20 +41,18 @@ class DiskWait(Generic[P]):
         self._delay_s = delay_s
         self._delayed: dict[asyncio.TimerHandle, UnreadablePull] = {}
         self._waiting: dict[P, list[UnreadablePull]] = {}
-        self._count = 0
-        self._bytes = 0
+        self.limit = WaitLimit()
+        """How many may wait."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.limit.count
 
     def suspend(self, pull: UnreadablePull, place: P) -> None:
         """Let the pull wait for a place; give it back if too many wait or nothing can be fetched:
         then the broker waits for the disk when it answers."""
-        if self._count >= WAITING_MAX or self._bytes + len(pull.frame) > WAITING_BYTES_MAX:
+        if not self.limit.enter(len(pull.frame)):
             self._give_back(pull)
             return
-        self._count += 1
-        self._bytes += len(pull.frame)
         delay_s = self._delay_s(pull)
         if not delay_s:
             self._start(pull, place)
@@ -87,7 +82,7 @@ class DiskWait(Generic[P]):
             for pull in pulls:
                 if pull.connection.is_writable:
                     self._dismiss(pull)
-        self._waiting, self._delayed, self._count, self._bytes = {}, {}, 0, 0
+        self._waiting, self._delayed, self.limit = {}, {}, WaitLimit()
 
     def _fetched(self, loop: asyncio.AbstractEventLoop, place: P) -> None:
         if not loop.is_closed():
@@ -95,6 +90,5 @@ class DiskWait(Generic[P]):
 
     def _go_on(self, place: P) -> None:
         for pull in self._waiting.pop(place, []):
-            self._count -= 1
-            self._bytes -= len(pull.frame)
+            self.limit.leave(len(pull.frame))
             self._give_back(pull)

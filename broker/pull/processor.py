@@ -28,6 +28,7 @@ from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.response_codes import pull_code
 from congreve.broker.pull.unreadable_pulls import UnreadablePulls
 from congreve.broker.pull.validation import Asked, PullValidation
+from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.broker.quotas.send_quota import BUSY_REMARK
 from congreve.engine.read.reader import GetResult
 from congreve.engine.store import MessageStore
@@ -69,6 +70,7 @@ class PullMessageProcessor:
         self._store = store
         self.quota = quota
         self._given_back: int | None = None
+        self._short_polls = WaitLimit()
         self.archived = archived
         self.validation = PullValidation(config, metadata, consumers, store, stats)
         self.answers = PullAnswers(config, metadata, store, stats, clock, quota)
@@ -172,7 +174,7 @@ class PullMessageProcessor:
         found = self._get(header, wanted, repair=not archived)
         answered = partial(self.answers.found, request, connection, header, group)
         if archived and self.archived is not None:
-            return self.archived.serve(header, wanted, found, answered)
+            return self.archived.serve(request, header, wanted, found, answered)
         code = pull_code(found.status, header.queue_offset)
         if code is ResponseCode.PULL_NOT_FOUND and may_wait and header.sys_flag & FLAG_SUSPEND:
             return self._answer_later(request, connection, header)
@@ -183,7 +185,8 @@ class PullMessageProcessor:
     ) -> RemotingCommand | None:
         """Answer a pull without messages that no lane holds (shortPollingTimeMills)."""
         timeout_ms = min(header.suspend_timeout_millis, self._config.short_polling_time_mills)
-        await asyncio.sleep(max(timeout_ms, 0) / 1000)
+        with self._short_polls.waiting(request) as has_room:
+            await asyncio.sleep(max(timeout_ms, 0) / 1000 if has_room else 0)
         asked = self.validation.check_again(header, connection)
         if asked is None:
             return self.answers.ask_again(request, header)

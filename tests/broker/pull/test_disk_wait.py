@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from congreve.broker.broker import Broker
-from congreve.broker.pull import disk_wait
 from congreve.broker.pull.disk_wait import DiskWait
+from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.cold_reads import ColdReads
 from congreve.engine.store import MessageStore
@@ -73,9 +73,9 @@ async def test_a_pull_does_not_wait_for_a_deleted_part_of_the_log(connection, tu
     assert disk.answered == [pull] and len(disk.pulls) == 0
 
 
-async def test_the_bytes_of_waiting_pulls_are_bounded(connection, turn, monkeypatch):
-    monkeypatch.setattr(disk_wait, "WAITING_BYTES_MAX", 2 * len(Pull(connection).frame))
+async def test_the_bytes_of_waiting_pulls_are_bounded(connection, turn):
     disk = Disk()
+    disk.pulls.limit = WaitLimit(most_bytes=2 * len(Pull(connection).frame))
     pulls = [Pull(connection) for _ in range(4)]
     for pull, place in zip(pulls, (0, 0, 1), strict=False):
         disk.pulls.suspend(pull, place)
