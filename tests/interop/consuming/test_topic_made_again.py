@@ -1,4 +1,4 @@
-"""Java consumers stay online while their topic is deleted and made again."""
+"""Java and Go consumers stay online while their topic is deleted and made again."""
 
 from __future__ import annotations
 
@@ -39,4 +39,26 @@ def test_a_consumer_gets_all_messages_of_the_new_topic(
     send(java, fragile, topic, range(OLD, OLD + NEW))
     seen = java.call("consumerWait", id=topic, expected=OLD + NEW, **wait)
     java.call("consumerStop", id=topic)
+    assert seen["distinct"] == OLD + NEW, seen
+
+
+def test_a_go_consumer_gets_all_messages_of_the_new_topic(
+    kind: str, fragile: Cluster, java: Driver, go: Driver
+) -> None:
+    if kind != "congreve":
+        pytest.skip("RocketMQ lets the consumer skip the first messages")
+    topic = "again-go"
+    fragile.create_topic(java, topic, queues=QUEUES)
+    where = {"namesrv": fragile.namesrv.address, "topic": topic}
+    go.call("consumerStart", id=topic, group=topic, instances=1, **where)
+    Console(java, fragile).members(topic, topic, count=1)
+    send(java, fragile, topic, range(OLD))
+    wait: Json = {"timeoutMs": 120_000, "quietMs": 200}
+    assert go.call("consumerWait", id=topic, expected=OLD, **wait)["distinct"] == OLD
+    with Wire(fragile.broker.address) as wire:
+        assert wire.call(DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == 0
+    fragile.create_topic(java, topic, queues=QUEUES)
+    send(java, fragile, topic, range(OLD, OLD + NEW))
+    seen = go.call("consumerWait", id=topic, expected=OLD + NEW, **wait)
+    go.call("consumerStop", id=topic)
     assert seen["distinct"] == OLD + NEW, seen
