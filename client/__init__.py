@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from congreve.client.pull.process_queue import FlowLimits
     from congreve.client.results import SendResult, SendStatus
     from congreve.client.settings import ConsumeFrom, ConsumerSettings, MessageModel
+    from congreve.client.share.columns import ReceivedColumns
+    from congreve.client.share.consumer import ShareConsumer, SyncShareConsumer
+    from congreve.client.share.settings import ShareSettings
     from congreve.client.subscription import Sql
     from congreve.remoting.messages.signature import Credentials
     from congreve.remoting.tls.certificates import tls_context
@@ -65,18 +68,22 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceiveContext",
+    "ReceivedColumns",
     "ReceivedMessage",
     "ReconsumeLaterError",
     "SendContext",
     "SendHook",
     "SendResult",
     "SendStatus",
+    "ShareConsumer",
+    "ShareSettings",
     "Sql",
     "SyncAdminClient",
     "SyncLitePullConsumer",
     "SyncProducer",
     "SyncPullConsumer",
     "SyncPushConsumer",
+    "SyncShareConsumer",
     "SyncTransactionProducer",
     "TransactionProducer",
     "TransactionResult",
@@ -105,16 +112,20 @@ _MODULES = {
     "PushConsumer": "consumer.push",
     "ReconsumeLaterError": "consumer.listening",
     "ReceiveContext": "hooks",
+    "ReceivedColumns": "share.columns",
     "SendContext": "hooks",
     "SendHook": "hooks",
     "SendResult": "results",
     "SendStatus": "results",
+    "ShareConsumer": "share.consumer",
+    "ShareSettings": "share.settings",
     "Sql": "subscription",
     "SyncAdminClient": "admin.sync",
     "SyncLitePullConsumer": "consumer.lite_pull",
     "SyncProducer": "producer.sync_producer",
     "SyncPullConsumer": "consumer.consumer",
     "SyncPushConsumer": "consumer.push",
+    "SyncShareConsumer": "share.consumer",
     "SyncTransactionProducer": "producer.sync_producer",
     "TransactionProducer": "producer.transaction",
     "TransactionResult": "producer.transaction",

@@ -32,6 +32,7 @@ PRINTS = {
     "once_in_database": "3 messages consumed once, total 60",
     "query_table": "pyiceberg: 500 paid orders\nDuckDB: new 500 messages, 3390 bytes",
     "request_reply": "HELLO",
+    "share_consumer": "10 jobs done by 3 workers, 1 of them twice",
     "sync_clients": "received 100 messages",
     "transactions": "order-2: ROLLBACK\nto be shipped: order-1",
     "tune_disk": "log written by: ",

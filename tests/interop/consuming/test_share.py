@@ -20,13 +20,14 @@ from congreve.client import (
     MessageQueue,
     Producer,
     ReceivedMessage,
+    ShareConsumer,
+    ShareSettings,
     Sql,
+    SyncShareConsumer,
 )
 from congreve.client.errors import ClientStateError, InvalidSettingError
-from congreve.client.share.consumer import ShareConsumer, SyncShareConsumer
-from congreve.client.share.settings import ShareSettings
 
-KINDS = ("java5",)
+KINDS = ("congreve", "java5")
 
 INVISIBLE_S = 3.0
 LIMIT_S = 60.0
