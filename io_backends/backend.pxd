@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_cond_t, pthread_mutex_t
+from congreve.io_backends.mapping cimport Mapping
 
 
 cdef class Segment:
@@ -32,6 +33,17 @@ cdef class Segment:
     # A descriptor of a file that has all of [0, written), to send from; -1 if there is none.
     # From then on sockets may hold its pages: `is_sent_from` is true.
     cdef int descriptor(self) noexcept
+
+
+cdef class FileSegment(Segment):
+    cdef readonly Mapping mapping
+    """The mapping of the whole file."""
+
+
+# A new file of zeros with reserved blocks; BackendError leaves none.
+cdef Mapping new_file(str path, int64_t size)
+# A file of which [0, written) is meaningful.
+cdef Mapping old_file(str path, int64_t size, int64_t written)
 
 
 cdef class Backend:

@@ -1,4 +1,8 @@
+from typing import Self
+
 from typing_extensions import Buffer, disjoint_base
+
+from congreve.io_backends.mapping import Mapping
 
 @disjoint_base
 class Segment:
@@ -20,6 +24,12 @@ class Segment:
     def zero_tail(self) -> None: ...
     def prewrite(self, upto: int | None = None) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@disjoint_base
+class FileSegment(Segment):
+    def __new__(cls, mapping: Mapping, base_offset: int, written: int, *_: object) -> Self: ...
+    @property
+    def mapping(self) -> Mapping: ...
 
 @disjoint_base
 class Backend:

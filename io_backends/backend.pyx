@@ -128,6 +128,47 @@ cdef class Segment:
         PyBuffer_FillInfo(buffer, self, self.data, self.size, True, flags)
 
 
+cdef class FileSegment(Segment):
+    """A segment that maps its file. Subclasses set what may be written (RocketMQ: MappedFile)."""
+
+    def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written, *_):
+        self.mapping, self.path, self.base_offset = mapping, mapping.path, base_offset
+        self.size, self.data, self.written = mapping.size, mapping.data, written
+
+    def zero_tail(self):
+        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
+        self.mapping.zero_from(self.written)
+        self.mapping.reserve(self.written, self.size)
+
+    def flush(self):
+        """Sync [0, written) of the mapping before returning. Raises SyncError."""
+        self.mapping.flush(0, self.written)
+
+    def write_zeros(self, int64_t start, int64_t end):
+        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
+        self.mapping.prewrite(start, end)
+
+
+cdef Mapping new_file(str path, int64_t size):
+    cdef Mapping mapping = Mapping(path, size, create=True)
+    try:
+        mapping.reserve(0, size)
+        mapping.flush()
+        sync_folder(os.path.dirname(path))
+    except (BackendError, OSError) as error:
+        os.unlink(path)
+        raise BackendError(
+            f"cannot create {path} of {size} bytes: {error}", error.errno or 0
+        ) from error
+    return mapping
+
+
+cdef Mapping old_file(str path, int64_t size, int64_t written):
+    if not 0 <= written <= size:
+        raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
+    return Mapping(path, size)
+
+
 cdef class Backend:
     """Creates segments and makes appended bytes durable (RocketMQ: FlushCommitLogService)."""
 

@@ -1,16 +1,13 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_cond_t
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.backend cimport Backend, FileSegment
 from congreve.io_backends.window cimport Window
 
 
-cdef class PoolSegment(Segment):
+cdef class PoolSegment(FileSegment):
     # Maps a buffer of the pool, and its file once that holds all of the buffer's bytes.
     #   released  the file is mapped again: another segment may use the buffer
-    cdef readonly Mapping mapping
-    """The mapping of the whole file."""
     cdef bint released
 
 

@@ -1,14 +1,10 @@
 from typing import Self, final
 
-from congreve.io_backends.backend import Backend, Segment
-from congreve.io_backends.mapping import Mapping
+from congreve.io_backends.backend import Backend, FileSegment
 from congreve.io_backends.window import Window
 
 @final
-class PoolSegment(Segment):
-    def __new__(cls, mapping: Mapping, base_offset: int, written: int) -> Self: ...
-    @property
-    def mapping(self) -> Mapping: ...
+class PoolSegment(FileSegment): ...
 
 @final
 class PoolBackend(Backend):

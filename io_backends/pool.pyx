@@ -18,8 +18,7 @@ from congreve.base.pthread cimport (
     pthread_cond_wait, pthread_condattr_init, pthread_condattr_setclock, pthread_condattr_t,
     pthread_mutex_lock, pthread_mutex_unlock,
 )
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.backend cimport Backend, FileSegment, Segment, new_file, old_file
 from congreve.io_backends.window cimport Window, show_file
 from congreve.io_backends.write_group cimport PAGE, write_group
 
@@ -28,7 +27,6 @@ import os
 import threading
 import weakref
 
-from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError, NoBufferError
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -63,29 +61,8 @@ cdef int lock_refusal(int64_t size) noexcept nogil:
 
 
 @cython.final
-cdef class PoolSegment(Segment):
+cdef class PoolSegment(FileSegment):
     """A segment in a buffer of the pool, and in the page cache once all of it is on disk."""
-
-    def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
-        self.mapping = mapping
-        self.path = mapping.path
-        self.base_offset = base_offset
-        self.size = mapping.size
-        self.data = mapping.data
-        self.written = written
-
-    def zero_tail(self):
-        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
-        self.mapping.zero_from(self.written)
-        self.mapping.reserve(self.written, self.size)
-
-    def flush(self):
-        """Sync [0, written) of the file before returning. Raises SyncError."""
-        self.mapping.flush(0, self.written)
-
-    def write_zeros(self, int64_t start, int64_t end):
-        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
-        self.mapping.prewrite(start, end)
 
 
 @cython.final
@@ -134,29 +111,17 @@ cdef class PoolBackend(Backend):
 
         Raises NoBufferError if none is free, else BackendError, and then leaves no file.
         """
-        cdef Mapping mapping = Mapping(path, size, create=True)
-        cdef PoolSegment segment
+        cdef PoolSegment segment = PoolSegment(new_file(path, size), base_offset, 0)
         try:
-            mapping.reserve(0, size)
-            mapping.flush()
-            sync_folder(os.path.dirname(path))
-            segment = PoolSegment(mapping, base_offset, 0)
             self.show_buffer(segment)
-        except NoBufferError:
+        except BackendError:
             os.unlink(path)
             raise
-        except (BackendError, OSError) as error:
-            os.unlink(path)
-            raise BackendError(
-                f"cannot create {path} of {size} bytes: {error}", error.errno or 0
-            ) from error
         return segment
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
         """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
-        if not 0 <= written <= size:
-            raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
-        return PoolSegment(Mapping(path, size), base_offset, written)
+        return PoolSegment(old_file(path, size, written), base_offset, written)
 
     def attach(self, Segment segment):
         """Write and sync `segment` from now on. Raises BackendError, NoBufferError."""

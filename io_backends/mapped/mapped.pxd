@@ -1,13 +1,10 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_cond_t
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.backend cimport Backend, FileSegment
 
 
-cdef class MappedSegment(Segment):
-    cdef readonly Mapping mapping
-    """The mapping of the whole file."""
+cdef class MappedSegment(FileSegment):
     cdef int file   # opened when it is asked for; -1 before
 
 

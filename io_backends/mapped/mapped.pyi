@@ -1,13 +1,11 @@
 from typing import Self, final
 
-from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.backend import Backend, FileSegment
 from congreve.io_backends.mapping import Mapping
 
 @final
-class MappedSegment(Segment):
+class MappedSegment(FileSegment):
     def __new__(cls, mapping: Mapping, base_offset: int, written: int) -> Self: ...
-    @property
-    def mapping(self) -> Mapping: ...
 
 @final
 class MmapBackend(Backend):

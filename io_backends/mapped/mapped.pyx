@@ -11,13 +11,12 @@ from congreve.base.pthread cimport (
     pthread_cond_destroy, pthread_cond_init, pthread_cond_signal, pthread_cond_wait,
     pthread_mutex_lock, pthread_mutex_unlock, sched_yield,
 )
-from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.backend cimport Backend, FileSegment, Segment, new_file, old_file
 from congreve.io_backends.mapping cimport Mapping, sync_range
 
 import os
 import threading
 
-from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -31,16 +30,11 @@ cdef enum:
 
 
 @cython.final
-cdef class MappedSegment(Segment):
+cdef class MappedSegment(FileSegment):
     """A segment in the page cache (RocketMQ: MappedFile)."""
 
     def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written):
-        self.mapping = mapping
-        self.path = mapping.path
-        self.base_offset = base_offset
-        self.size = self.ready = mapping.size
-        self.data = mapping.data
-        self.written = written
+        self.ready = self.size
         self.file = -1
 
     def __dealloc__(self):
@@ -57,22 +51,9 @@ cdef class MappedSegment(Segment):
         """Whether descriptor() opened the file: sockets may still hold its pages."""
         return self.file >= 0
 
-    def zero_tail(self):
-        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
-        self.mapping.zero_from(self.written)
-        self.mapping.reserve(self.written, self.size)
-
     def forget_pages(self, int64_t end):
         """Remove the pages of [0, end) from this process's memory; the page cache keeps them."""
         self.mapping.forget_pages(end)
-
-    def flush(self):
-        """Sync [0, written) of the mapping before returning. Raises SyncError."""
-        self.mapping.flush(0, self.written)
-
-    def write_zeros(self, int64_t start, int64_t end):
-        """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
-        self.mapping.prewrite(start, end)
 
 
 @cython.final
@@ -111,26 +92,15 @@ cdef class MmapBackend(Backend):
 
         Raises BackendError, and then leaves no file.
         """
-        cdef Mapping mapping = Mapping(path, size, create=True)
+        cdef Mapping mapping = new_file(path, size)
         cdef int64_t at_once = min(self.prefault, size)
-        try:
-            mapping.reserve(0, size)
-            mapping.flush()
-            with nogil:
-                mapping.advise(0, at_once, MADV_POPULATE_WRITE)
-            sync_folder(os.path.dirname(path))
-        except (BackendError, OSError) as error:
-            os.unlink(path)
-            raise BackendError(
-                f"cannot create {path} of {size} bytes: {error}", error.errno or 0
-            ) from error
+        with nogil:
+            mapping.advise(0, at_once, MADV_POPULATE_WRITE)
         return MappedSegment(mapping, base_offset, 0)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
         """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
-        if not 0 <= written <= size:
-            raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
-        return MappedSegment(Mapping(path, size), base_offset, written)
+        return MappedSegment(old_file(path, size, written), base_offset, written)
 
     def attach(self, Segment segment):
         """Sync `segment` from now on, after the segments that were attached before."""

@@ -1,17 +1,14 @@
 from libc.stdint cimport int64_t
 
-from congreve.io_backends.backend cimport Backend, Segment
-from congreve.io_backends.mapping cimport Mapping
+from congreve.io_backends.backend cimport Backend, FileSegment
 from congreve.io_backends.uring.ring cimport WriteRing
 from congreve.io_backends.uring.window_extents cimport WindowExtents
 from congreve.io_backends.uring.zeros cimport ZeroWriter
 from congreve.io_backends.window cimport Window
 
 
-cdef class UringSegment(Segment):
+cdef class UringSegment(FileSegment):
     # Maps its file, and the window from the first block that the backend writes in it.
-    cdef readonly Mapping mapping
-    """The mapping of the whole file."""
     cdef UringBackend backend
 
 

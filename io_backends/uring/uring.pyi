@@ -1,16 +1,14 @@
 from typing import Self, final
 
-from congreve.io_backends.backend import Backend, Segment
+from congreve.io_backends.backend import Backend, FileSegment
 from congreve.io_backends.mapping import Mapping
 from congreve.io_backends.window import Window
 
 @final
-class UringSegment(Segment):
+class UringSegment(FileSegment):
     def __new__(
-        cls, mapping: Mapping, backend: UringBackend, base_offset: int, written: int
+        cls, mapping: Mapping, base_offset: int, written: int, backend: UringBackend
     ) -> Self: ...
-    @property
-    def mapping(self) -> Mapping: ...
 
 @final
 class UringBackend(Backend):

@@ -10,17 +10,15 @@ from libc.stdint cimport int64_t
 
 from congreve.base.atomic cimport load_acquire
 from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from congreve.io_backends.backend cimport Backend, Segment
+from congreve.io_backends.backend cimport Backend, FileSegment, Segment, new_file, old_file
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.uring.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
 from congreve.io_backends.uring.window_extents cimport Extent, WindowExtents, written_end
 from congreve.io_backends.uring.zeros cimport ZeroWriter
 from congreve.io_backends.window cimport Window
 
-import os
 import time
 
-from congreve.io_backends.backend import sync_folder
 from congreve.io_backends.errors import BackendError
 
 cdef enum:
@@ -31,36 +29,21 @@ cdef enum:
 
 
 @cython.final
-cdef class UringSegment(Segment):
+cdef class UringSegment(FileSegment):
     """A segment with its newest bytes in the backend's window and all others in its file."""
 
-    def __cinit__(self, Mapping mapping, UringBackend backend, int64_t base_offset,
-                  int64_t written):
-        self.mapping = mapping
+    def __cinit__(self, Mapping mapping, int64_t base_offset, int64_t written,
+                  UringBackend backend):
         self.backend = backend
-        self.path = mapping.path
-        self.base_offset = base_offset
-        self.size = mapping.size
-        self.data = mapping.data
-        self.written = written
 
     cdef bint extend(self, int64_t upto) noexcept nogil:
         if upto > self.ready:
             self.ready = self.backend.make_room(self.base_offset + upto) - self.base_offset
         return upto <= self.ready
 
-    def zero_tail(self):
-        """Zero and reserve everything after `written`, on disk. Raises BackendError, SyncError."""
-        self.mapping.zero_from(self.written)
-        self.mapping.reserve(self.written, self.size)
-
     def forget_pages(self, int64_t end):
         """Remove the pages of [0, end) from this process's memory; the window stays."""
         self.mapping.forget_pages(end)
-
-    def flush(self):
-        """Sync [0, written) of the mapped file before returning. Raises SyncError."""
-        self.mapping.flush(0, self.written)
 
     def write_zeros(self, int64_t start, int64_t end):
         """Write zeros to [start, end) of the file with O_DIRECT, and sync. Raises BackendError."""
@@ -99,26 +82,13 @@ cdef class UringBackend(Backend):
         Raises BackendError, also for a size that is not a multiple of 4096, and then leaves no
         file.
         """
-        cdef Mapping mapping
         self.check_size(path, size)
-        mapping = Mapping(path, size, create=True)
-        try:
-            mapping.reserve(0, size)
-            mapping.flush()
-            sync_folder(os.path.dirname(path))
-        except (BackendError, OSError) as error:
-            os.unlink(path)
-            raise BackendError(
-                f"cannot create {path} of {size} bytes: {error}", error.errno or 0
-            ) from error
-        return UringSegment(mapping, self, base_offset, 0)
+        return UringSegment(new_file(path, size), base_offset, 0, self)
 
     def open(self, str path, int64_t base_offset, int64_t size, int64_t written):
         """Map an existing file of which [0, written) is meaningful. Raises BackendError."""
         self.check_size(path, size)
-        if not 0 <= written <= size:
-            raise BackendError(f"{path} has {size} bytes, of which {written} cannot be written")
-        return UringSegment(Mapping(path, size), self, base_offset, written)
+        return UringSegment(old_file(path, size, written), base_offset, written, self)
 
     def check_size(self, path, int64_t size):
         """Raises BackendError if io_uring cannot write segments of `size` bytes."""

@@ -75,7 +75,8 @@ _ROOMS = {
         """,
     "io_backends": """
         errors limits bus_error write_group
-        backend disk mapping window
+        disk mapping window
+        backend
         fault files mapped measure pages pool uring
         probe
         backends
