@@ -24,6 +24,7 @@ from congreve.broker.metrics.figures import FigureCollector, Figures
 from congreve.broker.metrics.http_server import Answer, HttpServer
 from congreve.broker.metrics.native_names import NativeNames
 from congreve.broker.metrics.own_names import OwnNames
+from congreve.broker.metrics.pop_names import PopNames
 from congreve.broker.metrics.table_lag import TableLag
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.quotas.quotas import Quotas
@@ -183,6 +184,7 @@ class Collection:
         self._table_lag = table_lag
         self._exporter = ExporterNames(config)
         self._native = NativeNames(config)
+        self._pops = PopNames(managers.pops, managers.store, lambda: config.metrics_max_series)
         self._latency = PutLatency(lambda: paths.put_times)
         self._figures = FigureCollector(
             managers.metadata,
@@ -240,6 +242,7 @@ class Collection:
         yield from self._own.of_sends(self._latency)
         yield from self._own.of_network()
         yield from self._own.of_quotas()
+        yield from self._pops.families()
         if self._table_lag is not None:
             yield from self._table_lag.families()
         state = self._runtime_info.replication()

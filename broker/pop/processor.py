@@ -92,16 +92,41 @@ class PopMessageProcessor:
     ) -> RemotingCommand | None:
         try:
             await self._subscriptions.compile(missing)
-            return self._pop(request, header, connection)
+            answer = self._pop(request, header, connection)
         except RefusedError as error:
             return _refused(request, error)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _pop(
         self, request: RemotingCommand, header: PopMessageRequestHeader, connection: Connection
-    ) -> RemotingCommand | None:
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         asked = self._checks.pop(header)
         if self._quota.is_used_up(request, connection):
             raise RefusedError(ResponseCode.FLOW_CONTROL, BUSY_REMARK)
+        missing = self._pops.prepare(asked.group, asked.topic)
+        if missing is not None:
+            return self._take_when_saved(missing, request, connection, header, asked)
+        return self._take(request, connection, header, asked)
+
+    async def _take_when_saved(
+        self,
+        missing: Awaitable[object],
+        request: RemotingCommand,
+        connection: Connection,
+        header: PopMessageRequestHeader,
+        asked: Asked,
+    ) -> RemotingCommand | None:
+        """Take messages when the group and its retry topic are on disk, and at slaves."""
+        await missing
+        return self._take(request, connection, header, asked)
+
+    def _take(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        header: PopMessageRequestHeader,
+        asked: Asked,
+    ) -> RemotingCommand | None:
         if self._serve(request, connection, asked):
             return None
         pop = WaitingPop(
@@ -113,7 +138,7 @@ class PopMessageProcessor:
             end=partial(self._nothing, request, connection, asked),
         )
         if not self._serve_or_hold(pop, header.poll_time, header.born_time):
-            raise RefusedError(ResponseCode.POLLING_FULL, "polling full")
+            return _refused(request, RefusedError(ResponseCode.POLLING_FULL, "polling full"))
         return None
 
     def _watch_and_serve(

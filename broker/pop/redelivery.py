@@ -5,6 +5,7 @@ may deliver a message twice, and loses none. (RocketMQ: PopReviveService.)
 """
 
 import logging
+from collections import Counter
 
 import msgspec
 
@@ -25,7 +26,7 @@ from congreve.records.message.properties import (
     RETRY_TOPIC,
     UNIQ_KEY,
 )
-from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, pop_retry_topic
+from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, pop_retry_topic, retry_topic
 from congreve.records.record import decode_record, offset_message_id
 
 logger = logging.getLogger(__name__)
@@ -39,16 +40,36 @@ class PopRedelivery:
         self._groups = metadata.groups
         self._store = store
         self._stats = stats
+        self.again_counts: Counter[tuple[str, str]] = Counter()
+        """Messages that came again since the start, by group and original topic."""
+        self.dead_counts: Counter[tuple[str, str]] = Counter()
+        """Those that became dead letters."""
 
-    def again(self, window: PopWindow, offset: int, pop_ms: int, host: Host) -> bool:
-        """Give the group a message again, and settle it; False if the store refuses the copy."""
+    def again(
+        self,
+        window: PopWindow,
+        offset: int,
+        pop_ms: int,
+        host: Host,
+        *,
+        pulls: bool = False,
+        moved: bool = False,
+    ) -> bool:
+        """Give the group a message again, and settle it; False if the store refuses the copy.
+
+        The copy is where members that pull read it if the group `pulls`. One that is only `moved`
+        there was not delivered.
+        """
         record = self.stored(window.topic, window.queue_id, offset)
         if record is None:  # it has expired
             window.settle(offset, pop_ms)
             return True
-        if record.reconsume_times >= self.attempts(window.group):
+        if not moved and record.reconsume_times >= self.attempts(window.group):
             return self.bury(window, record, pop_ms)
-        copy = fitting(_copy(record, window.group, pop_ms, host))
+        again = _copy(record, window.group, pop_ms, host)
+        if moved:
+            again.reconsume_times = record.reconsume_times
+        copy = fitting(_for_pulls(again, record, window.group) if pulls else again)
         if copy is None:
             logger.error(
                 "message %s of group %s is a dead letter: its properties leave no room for a retry",
@@ -63,6 +84,12 @@ class PopRedelivery:
         """Put a message into the group's dead-letter topic, and settle it; as again()."""
         self._topics.create_internal(dlq_topic(window.group), 1)
         return self._put(dead_letter_of(record, window.group), window, record, pop_ms)
+
+    def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """Forget the counts of a group or topic that is gone."""
+        for counts in (self.again_counts, self.dead_counts):
+            for key in [key for key in counts if group == key[0] or topic == key[1]]:
+                del counts[key]
 
     def attempts(self, group: str) -> int:
         """How often a group may get a message again."""
@@ -83,9 +110,10 @@ class PopRedelivery:
             return False
         window.settle(record.queue_offset, pop_ms)
         is_dead = copy.topic == dlq_topic(window.group)
-        self._stats.sent_back(
-            window.group, original_topic(window.group, window.topic), is_dead=is_dead
-        )
+        topic = original_topic(window.group, window.topic)
+        self._stats.sent_back(window.group, topic, is_dead=is_dead)
+        counts = self.dead_counts if is_dead else self.again_counts
+        counts[window.group, topic] += 1
         return True
 
 
@@ -114,6 +142,14 @@ def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
         store_host=host,
         reconsume_times=record.reconsume_times + 1,
     )
+
+
+def _for_pulls(copy: Record, record: Record, group: str) -> Record:
+    """The copy for members that pull, as of a message that they send back."""
+    kept = dict(copy.properties)
+    kept.setdefault(RETRY_TOPIC, original_topic(group, record.topic))
+    kept.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.physical_offset))
+    return msgspec.structs.replace(copy, topic=retry_topic(group), properties=kept)
 
 
 def dead_letter_of(record: Record, group: str) -> Record:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import numpy
 from numpy import int64
@@ -13,7 +13,7 @@ from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.redelivery import PopRedelivery, original_topic
-from congreve.broker.pop.waiting import WaitingPops
+from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
 from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.pop.limits import PopLimits
@@ -34,6 +34,10 @@ REFUSED_S = 1.0
 CLOCK_STEP_S = 1.0
 """The longest sleep while messages are out: the clock may be set."""
 SAVE_S = 5.0
+PULLED_ONLY_MS = 30_000
+"""How long after its last pop a group with members that pull has no others."""
+MOVED_MS = 1
+"""The pop time of messages that no member popped: they are moved to another retry topic."""
 _NOTHING = numpy.empty(0, int64)
 _NEVER_MS = 1 << 62
 
@@ -55,6 +59,7 @@ class Pops:
         limits: PopLimits | None = None,
     ) -> None:
         self._config = config
+        self._metadata = metadata
         self._topics = metadata.topics
         self._groups = metadata.groups
         self._offsets = metadata.offsets
@@ -65,9 +70,11 @@ class Pops:
         self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
         self.redelivery = PopRedelivery(metadata, store, stats)
         self.waiting = WaitingPops(lambda key: (key[1], pop_retry_topic(*key)))
+        self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
+        self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
         self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out
         self._timer = WakeUpTimer(self._redeliver)
-        self._periodic = Periodic(SAVE_S, self.journal.save)
+        self._periodic = Periodic(SAVE_S, self._save)
         self._used = False
         metadata.offsets.refuse(self._is_settled)
         metadata.topics.listen(self._topic_changed)
@@ -88,6 +95,7 @@ class Pops:
             self._group_changed(window.group)
         for window in self.in_flight.all_windows():
             self.commit(window)
+            self._popped_ms[window.group, original_topic(window.group, window.topic)] = 0
 
     def start(self) -> None:
         """Start redelivery, if there was a pop before."""
@@ -110,6 +118,16 @@ class Pops:
 
     # --- windows
 
+    def prepare(self, group: str, topic: str) -> Awaitable[object] | None:
+        """Create what the pops of a group need; returns what to wait for until it is saved.
+
+        A slave that becomes the master forgets what is out for groups that it does not have.
+        """
+        retry = pop_retry_topic(group, topic)
+        if retry not in self._topics.table:
+            self._topics.create_internal(retry, 1)
+        return self._metadata.missing(topics=(retry,), group=group)
+
     def window(self, group: str, topic: str, queue_id: int, from_end: bool) -> PopWindow:
         """The window of a group over a queue, which begins at the group's offset.
 
@@ -121,8 +139,6 @@ class Pops:
         if window is None:
             if not self._used:
                 self._begin()
-            if topic.startswith(RETRY_PREFIX):
-                self._topics.create_internal(topic, 1)
             begin = committed if committed >= 0 else self._first(topic, queue_id, from_end)
             window = self.in_flight.window(group, topic, queue_id, begin)
             self._offsets.commit(group, topic, queue_id, begin)
@@ -186,8 +202,42 @@ class Pops:
     def beginning(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where a member that pulls begins: behind all that pops have taken, because what is out
         comes again by the retry topic. None without pops."""
+        self.note_pull(group, topic)
         window = self.in_flight.find(group, topic, queue_id)
         return None if window is None else window.next
+
+    # --- members that pull
+
+    def note_pop(self, key: Key) -> None:
+        """A member of the group pops the topic."""
+        self._popped_ms[key] = self._clock.now()
+
+    def note_pull(self, group: str, topic: str) -> None:
+        """A member of the group pulls the topic."""
+        if (group, topic) in self._popped_ms:
+            self._pulled_ms[group, topic] = self._clock.now()
+
+    def _pulls(self, key: Key) -> bool:
+        """Whether only members that pull are left, which read another retry topic."""
+        pulled, popped = self._pulled_ms.get(key, -1), self._popped_ms.get(key, 0)
+        if pulled < 0 or self.waiting.of_key(key):
+            return False
+        return pulled > popped or self._clock.now() - popped > PULLED_ONLY_MS
+
+    def _move_unread(self) -> None:
+        """Let members that pull read what waits to be popped again."""
+        for window in self.in_flight.all_windows():
+            topic = original_topic(window.group, window.topic)
+            if topic != window.topic and self._pulls((window.group, topic)):
+                end = self._store.max_offset(window.topic, window.queue_id)
+                end = min(end, window.next + min(ROUND, window.room))
+                if window.next < end:
+                    window.take(numpy.arange(window.next, end), end, MOVED_MS, 0)
+        self._set_timer()
+
+    def _save(self) -> None:
+        self._move_unread()
+        self.journal.save()
 
     def _is_settled(self, place: tuple[str, str, int], offset: int, known: int) -> bool:
         """Whether an offset of a member that pulls is before what pops have settled.
@@ -201,13 +251,22 @@ class Pops:
         if self._used and config is None:
             self.in_flight.drop_topic(topic)
             self.waiting.end_key(topic=topic)
+            self.redelivery.forget(topic=topic)
+            self._forget_times(topic=topic)
             self.journal.changed()
 
     def _group_changed(self, group: str) -> None:
         if self._used and group not in self._groups.table:
             self.in_flight.drop_group(group)
             self.waiting.end_key(group=group)
+            self.redelivery.forget(group=group)
+            self._forget_times(group=group)
             self.journal.changed()
+
+    def _forget_times(self, *, group: str | None = None, topic: str | None = None) -> None:
+        for table in (self._popped_ms, self._pulled_ms):
+            for key in [key for key in table if group == key[0] or topic == key[1]]:
+                del table[key]
 
     # --- arrivals
 
@@ -257,7 +316,10 @@ class Pops:
         if due.ordered:  # the next pop takes it again, in place
             self.waiting.wake((window.group, original_topic(window.group, window.topic)))
             return True
-        if self.redelivery.again(window, due.offset, due.pop_ms, self._config.store_host):
+        pulls = self._pulls((window.group, original_topic(window.group, window.topic)))
+        moved = due.pop_ms == MOVED_MS
+        again = self.redelivery.again
+        if again(window, due.offset, due.pop_ms, self._config.store_host, pulls=pulls, moved=moved):
             return True
         window.give_back(due.offset, due.pop_ms)
         return False

@@ -103,6 +103,7 @@ class PopTaking:
     def take(self, asked: Asked) -> PopResult:
         """Take up to `most` messages; none is given to another pop before its time is over."""
         result = PopResult(pop_ms=self._clock.now(), taken=[])
+        self._pops.note_pop((asked.group, asked.topic))
         retry_first = self._pick(100) < RETRY_FIRST_PERCENT
         if retry_first and not asked.ordered:
             self._take_retries(asked, result)

@@ -46,8 +46,10 @@ FLAG_SUSPEND = 2
 
 
 class PullMessageProcessor:
-    """PULL_MESSAGE and LITE_PULL_MESSAGE; `note_read(connection, begun_ms)` gets pulls that have
-    waited for the disk only.
+    """PULL_MESSAGE and LITE_PULL_MESSAGE.
+
+    `note_read(connection, begun_ms)` gets pulls that have waited for the disk only, `note_pull` the
+    group and topic of those that come to the event loop, such as a member's first one.
 
     RocketMQ: PullMessageProcessor.
     """
@@ -64,7 +66,9 @@ class PullMessageProcessor:
         quota: PullQuota,
         note_read: Callable[[Connection, int], None] = lambda *_: None,
         archived: ArchivedPulls | None = None,
+        note_pull: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
+        self._note_pull = note_pull
         self._config = config
         self._former_readers = metadata.former_readers
         self._store = store
@@ -93,6 +97,7 @@ class PullMessageProcessor:
         if SIGNATURE not in request.ext_fields:
             request.body = b""
         header = PullMessageRequestHeader.read(request)
+        self._note_pull(header.consumer_group, header.topic)
         if self._given_back is not None:
             return self._answer_ended(request, header, connection, self._given_back)
         checked = self.validation.check(header, connection)

@@ -81,6 +81,7 @@ class MessagePaths:
             clock=managers.clock,
             quota=PullQuota(quotas),
             note_read=_ignore if slow is None else slow.note_read,
+            note_pull=managers.pops.note_pull,
             archived=None if archive is None else _archived_pulls(config, store, archive),
         )
         follow_topics(managers.metadata.topics, self.topics)

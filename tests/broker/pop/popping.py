@@ -34,7 +34,7 @@ class Popped:
         return self.record.body
 
 
-def popped(answer: RemotingCommand, topic: str, group: str = "G") -> list[Popped]:
+def popped(answer: RemotingCommand, topic: str, group: str, broker_name: str) -> list[Popped]:
     """The messages of an answer, with handles as the Java client makes them."""
     assert answer.code == 0, answer.remark
     fields = answer.ext_fields
@@ -58,7 +58,7 @@ def popped(answer: RemotingCommand, topic: str, group: str = "G") -> list[Popped
                     fields["popTime"],
                     fields["invisibleTime"],
                     fields["reviveQid"],
-                    *(kind, "b", queue_id, offset),
+                    *(kind, broker_name, queue_id, offset),
                 )
             )
             if kind == "1":
@@ -73,7 +73,10 @@ def popped(answer: RemotingCommand, topic: str, group: str = "G") -> list[Popped
 class Member:
     """A member of one group."""
 
-    def __init__(self, tool: Tool, topic: str = "T", group: str = "G") -> None:
+    def __init__(
+        self, tool: Tool, topic: str = "T", group: str = "G", broker_name: str = "b"
+    ) -> None:
+        self.broker_name = broker_name
         self.tool = tool
         self.topic = topic
         self.group = group
@@ -97,7 +100,11 @@ class Member:
     async def pop(self, **changed: object) -> list[Popped]:
         """The messages of one pop; none if there are none."""
         answer = await self.ask(**changed)
-        return [] if answer.code == NOTHING else popped(answer, self.topic, self.group)
+        return (
+            []
+            if answer.code == NOTHING
+            else popped(answer, self.topic, self.group, self.broker_name)
+        )
 
     async def ack(self, message: Popped, **changed: str) -> int:
         """The code of the answer to an acknowledgement."""

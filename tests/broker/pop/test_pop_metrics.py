@@ -1,0 +1,47 @@
+"""What metrics show of pops."""
+
+import asyncio
+
+from congreve.base.clock import ManualClock
+from congreve.broker.metrics.pop_names import PopNames
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+
+from ..tool import config_of, running
+from .popping import Member
+
+
+async def test_metrics_show_what_is_out_ready_and_came_again(tmp_path):
+    async with running(config_of(tmp_path), clock=(clock := ManualClock(10**12))) as (tool, broker):
+        names = PopNames(broker.managers.pops, broker.store, lambda: 100)
+        assert list(names.families()) == []
+        await tool.create_topic("T", queues=1)
+        for _ in range(3):
+            await tool.send("T")
+        group = SubscriptionGroupConfig(group_name="G", retry_max_times=1)
+        broker.managers.metadata.groups.update(group)
+        member = Member(tool)
+        await member.pop(maxMsgNums=1, invisibleTime=1_000)
+        assert shown(names) == {"in_flight": 1, "ready": 2, "redelivered": 0, "dead_letters": 0}
+        clock.advance(2_000)
+        await eventually(names, {"in_flight": 0, "ready": 3, "redelivered": 1, "dead_letters": 0})
+        await member.pop(invisibleTime=1_000)
+        clock.advance(2_000)
+        await eventually(names, {"in_flight": 0, "ready": 2, "redelivered": 3, "dead_letters": 1})
+
+
+async def eventually(names: PopNames, expected: dict[str, float]) -> None:
+    for _ in range(200):
+        if shown(names) == expected:
+            break
+        await asyncio.sleep(0.05)
+    assert shown(names) == expected
+
+
+def shown(names: PopNames) -> dict[str, float]:
+    found = {}
+    for family in names.families():
+        if family is not None and family.name.startswith("congreve_pop_"):
+            ((labels, value),) = family.samples
+            assert labels == '{group="G",topic="T"}'
+            found[family.name.removeprefix("congreve_pop_").removesuffix("_total")] = value
+    return found
