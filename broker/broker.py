@@ -206,6 +206,7 @@ class Broker(Lifecycle):
             self._config_path,
             self._config_changed,
             self._registration.registered_everywhere,
+            self._registration.route,
             runtime_info,
             self._access.control,
             self.replication.state,

@@ -13,6 +13,7 @@ from congreve.remoting.errors import BodyError, RemotingError
 from congreve.remoting.loop.background import BackgroundTask, stop_all
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.admin_headers import (
+    GetRouteInfoRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -23,6 +24,7 @@ from congreve.remoting.messages.bodies import (
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicRouteData,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -148,6 +150,29 @@ class NameServerRegistration:
                 await asyncio.gather(*(server.registered() for server in self._servers))
         except TimeoutError:
             logger.warning("a name server has not answered for %.0f s", limit_s)
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """The route of a topic at the first name server that answers, None if it has none.
+
+        Raises RemotingError if none answers.
+        """
+        request = RemotingCommand(
+            code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            ext_fields=GetRouteInfoRequestHeader(topic=topic).fields(),
+        )
+        fault = RemotingError("this broker has no name servers")
+        for server in self._servers:
+            try:
+                answer = await self._invoke(server, request)
+            except RemotingError as error:
+                fault = error
+                continue
+            if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if answer.code == ResponseCode.SUCCESS:
+                return TopicRouteData.decode(answer.body)
+            fault = RemotingError(f"code {answer.code}: {answer.remark}")
+        raise fault
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         for server in self._servers:
@@ -276,13 +301,16 @@ class NameServerRegistration:
     async def _ask(
         self, server: _NameServer, code: int, fields: dict[str, str], body: bytes
     ) -> RemotingCommand:
-        assert self._client is not None
-        answer = await self._client.invoke(
-            server.address, RemotingCommand(code=code, ext_fields=fields, body=body)
+        answer = await self._invoke(
+            server, RemotingCommand(code=code, ext_fields=fields, body=body)
         )
         if answer.code != ResponseCode.SUCCESS:
             raise RemotingError(f"code {answer.code}: {answer.remark}")
         return answer
+
+    async def _invoke(self, server: _NameServer, request: RemotingCommand) -> RemotingCommand:
+        assert self._client is not None
+        return await self._client.invoke(server.address, request)
 
     async def _take_order_topics(self) -> None:
         """Name servers may disagree; the first one in the configured list that answered wins."""

@@ -10,6 +10,7 @@ import msgspec
 
 from congreve.broker.accounts.accounts import Kind, Need, Perm, topic_need
 from congreve.broker.errors import RefusedError, check_body_size
+from congreve.broker.group.assignment_processor import ASSIGNMENT_BODY_MAX
 from congreve.broker.group.client_processor import HEARTBEAT_MAX
 from congreve.broker.group.consumer_processor import LOCK_BODY_MAX
 from congreve.records.message.flags import SysFlag
@@ -29,7 +30,10 @@ from congreve.remoting.messages.bodies import (
 )
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.pop_bodies import BatchAckMessageRequestBody
+from congreve.remoting.messages.pop_bodies import (
+    BatchAckMessageRequestBody,
+    QueryAssignmentRequestBody,
+)
 
 FindRecord = Callable[[int], Record | None]
 """The record at a physical offset, None without one."""
@@ -224,6 +228,20 @@ def popped_needs(group: str, topic: str) -> Iterator[Need]:
     """What the acknowledgement of a message of `topic` needs."""
     yield Need(Kind.GROUP, group, Perm.SUB)
     yield topic_need(topic.removeprefix(pop_retry_topic(group, "")), Perm.SUB)
+
+
+class OfAssignment(NamedTuple):
+    """The group and the topic whose queues a member asks for."""
+
+    def needs(self, request: RemotingCommand, find: FindRecord) -> Iterator[Need]:
+        """What the request needs."""
+        check_body_size(request, ASSIGNMENT_BODY_MAX)
+        body = QueryAssignmentRequestBody.decode(request.body)
+        yield Need(Kind.GROUP, body.consumer_group, Perm.SUB)
+        yield topic_need(body.topic, Perm.SUB)
+
+    def __str__(self) -> str:
+        return "SUB of its group and topic"
 
 
 class OfClientConfig(NamedTuple):

@@ -14,6 +14,7 @@ from congreve.broker.accounts.accounts import Perm
 from congreve.broker.accounts.permissions import (
     EITHER,
     FindRecord,
+    OfAssignment,
     OfBatchAck,
     OfClientConfig,
     OfGroup,
@@ -136,6 +137,7 @@ REQUESTS = (
     ),
     Request(Code.LOCK_BATCH_MQ, None, _needs(OfLocks())),
     Request(Code.UNLOCK_BATCH_MQ, None, _needs(OfLocks())),
+    Request(Code.QUERY_ASSIGNMENT, None, _needs(OfAssignment())),
     Request(Code.CHECK_CLIENT_CONFIG, None, _needs(OfClientConfig())),
     # --- queries
     Request(Code.QUERY_MESSAGE, headers.QueryMessageRequestHeader, _needs(_READ)),
@@ -184,6 +186,7 @@ REQUESTS = (
         admin.GetSubscriptionGroupConfigRequestHeader,
         _needs(OfGroup("group")),
     ),
+    Request(Code.SET_MESSAGE_REQUEST_MODE, None, _ADMIN),
     Request(Code.DELETE_SUBSCRIPTIONGROUP, admin.DeleteSubscriptionGroupRequestHeader, _ADMIN),
     Request(Code.GET_BROKER_CONSUME_STATS, admin.GetConsumeStatsInBrokerHeader, _ADMIN),
     Request(Code.QUERY_TOPIC_CONSUME_BY_WHO, admin.QueryTopicConsumeByWhoRequestHeader, _ADMIN),
@@ -224,6 +227,7 @@ REQUESTS = (
     Request(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, _ROUTINE),
     Request(Code.GET_ALL_CONSUMER_OFFSET, None, _ROUTINE),
     Request(Code.GET_ALL_DELAY_OFFSET, None, _ROUTINE),
+    Request(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, _ROUTINE),
     Request(Code.GET_BROKER_RUNTIME_INFO, None, _ROUTINE),
     Request(Code.AWAIT_TABLE_CHANGE, headers.AwaitTableChangeRequestHeader, _ROUTINE),
 )

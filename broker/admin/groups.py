@@ -67,6 +67,7 @@ class GroupAdminProcessor:
         self._groups = metadata.groups
         self._consumers = consumers
         self._offsets = metadata.offsets
+        self._modes = metadata.request_modes
         self._store = store
         self._clock = clock
         self._pieces = pieces
@@ -164,6 +165,7 @@ class GroupAdminProcessor:
         self._not_on_slave()
         header = DeleteSubscriptionGroupRequestHeader.read(request)
         self._groups.delete(header.group_name)
+        self._modes.drop_group(header.group_name)
         if header.remove_offset:
             self._offsets.remove_group(header.group_name)
         logger.info("group %s deleted by %s:%d", header.group_name, *connection.peer)

@@ -74,6 +74,7 @@ class TopicAdminProcessor:
         self._config = config
         self._topics = metadata.topics
         self._offsets = metadata.offsets
+        self._modes = metadata.request_modes
         self._store = store
         self._stats = stats
         self._deletion = deletion
@@ -206,6 +207,7 @@ class TopicAdminProcessor:
             if noted:
                 await self._deletion.begin([topic])
             self._topics.delete(topic)
+            self._modes.drop_topic(topic)
             await self._topics.file.saved()  # after a kill the next start finishes the deletion
             await self._pieces.run(self._offsets.remove_topic_steps(topic))
             await self._pieces.run(self._stats.forget_topic_steps(topic))

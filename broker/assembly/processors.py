@@ -1,6 +1,5 @@
 """The processor of every request code (RocketMQ: BrokerController.registerProcessor)."""
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -16,8 +15,8 @@ from congreve.broker.admin.settings import ConfigAdminProcessor
 from congreve.broker.admin.topics import TopicAdminProcessor
 from congreve.broker.delay.processor import DelayedMessageProcessor
 from congreve.broker.error_responses import answer_errors
-from congreve.broker.group.client_processor import ClientManageProcessor
-from congreve.broker.group.consumer_processor import ConsumerManageProcessor
+from congreve.broker.group.assignment_processor import Route
+from congreve.broker.group.processors import client_processors
 from congreve.broker.managers import Managers
 from congreve.broker.pull.query_processor import QueryMessageProcessor
 from congreve.broker.registration import HEARD_TIMEOUT_S
@@ -47,6 +46,7 @@ def all_handlers(
     config_path: Path | None,
     config_changed: Callable[[set[str]], Awaitable[None]],
     announced: Announced,
+    route: Route,
     runtime_info: RuntimeInfo,
     access: AccessControl | None,
     replication: Callable[[], ReplicationState],
@@ -59,7 +59,16 @@ def all_handlers(
     config, store = managers.config, managers.store
     processors: tuple[Processor, ...] = (
         *_message_processors(managers, paths, None if access is None else access.may_write),
-        *_client_processors(managers, announced),
+        *client_processors(
+            config=config,
+            metadata=managers.metadata,
+            members=managers.members,
+            store=store,
+            pieces=managers.pieces,
+            announced=announced,
+            route=route,
+            beginning=managers.pops.beginning,
+        ),
         *_admin_processors(managers, announced),
         _broker_processor(managers, runtime_info),
         ConfigAdminProcessor(config, config_path, config_changed, managers.clock, store.files),
@@ -129,28 +138,6 @@ def _query_processor(managers: Managers, paths: MessagePaths) -> Processor:
     from congreve.broker.pull.archived_queries import ArchivedQueryProcessor
 
     return ArchivedQueryProcessor(of_log, store, archived)
-
-
-def _client_processors(managers: Managers, announced: Announced) -> tuple[Processor, ...]:
-    metadata, members, pieces = managers.metadata, managers.members, managers.pieces
-    return (
-        ClientManageProcessor(
-            config=managers.config,
-            metadata=metadata,
-            members=members,
-            announced=announced,
-            pieces=pieces,
-        ),
-        ConsumerManageProcessor(
-            metadata=metadata,
-            members=members,
-            store=managers.store,
-            memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            broker_name=managers.config.broker_name,
-            pieces=pieces,
-            beginning=managers.pops.beginning,
-        ),
-    )
 
 
 def _admin_processors(managers: Managers, announced: Announced) -> tuple[Processor, ...]:

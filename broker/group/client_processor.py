@@ -26,7 +26,7 @@ from congreve.remoting.messages.bodies import (
     QueueData,
     TopicRouteData,
 )
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.codes import VERSION, RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import UnregisterClientRequestHeader
 from congreve.remoting.transport.connection import Connection
@@ -104,7 +104,11 @@ class ClientManageProcessor:
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     async def heart_beat(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Answer when new groups and their retry topics are on disk and have a route."""
+        """Answer when new groups and their retry topics are on disk and have a route.
+
+        A client of RocketMQ 5 learns that it may leave out its subscriptions as long as their hash
+        stays the same, and whether it has to send them again.
+        """
         check_body_size(request, HEARTBEAT_MAX)
         data = HeartbeatData.decode(request.body)
         _check_names(data)
@@ -118,9 +122,19 @@ class ClientManageProcessor:
         if not connection.closed:
             self._members.ids.hear(client)
         full: list[TableFullError] = []
+        changed = not data.heartbeat_fingerprint
         for consumer in data.consumer_data_set:
+            if data.heartbeat_fingerprint:
+                known = self._consumers.groups.get(consumer.group_name)
+                if data.without_sub:
+                    if known is None:  # this broker has started since: it needs them
+                        changed = True
+                        continue
+                    consumer.subscription_data_set = list(known.subscriptions.values())
+                changed |= known is not None and known.fingerprint != data.heartbeat_fingerprint
             try:
                 await self._pieces.run(self._consumer(consumer, client))
+                self._note_fingerprint(consumer.group_name, data.heartbeat_fingerprint or 0)
                 await self._filters.register(consumer.group_name, consumer.subscription_data_set)
             except TableFullError as error:  # the client's other groups may fit
                 full.append(error)
@@ -138,7 +152,18 @@ class ClientManageProcessor:
         ]
         if missing:
             await asyncio.gather(*missing, self._announced(ROUTE_WAIT_S))
-        return request.reply(ResponseCode.SUCCESS)
+        answer = request.reply(ResponseCode.SUCCESS)
+        if request.version > VERSION:
+            answer.ext_fields = {
+                "IS_SUPPORT_HEART_BEAT_V2": "true",
+                "IS_SUB_CHANGE": "true" if changed else "false",
+            }
+        return answer
+
+    def _note_fingerprint(self, group: str, fingerprint: int) -> None:
+        online = self._consumers.groups.get(group)
+        if online is not None:
+            online.fingerprint = fingerprint
 
     def _produce(
         self, producers: Iterable[ProducerData], client: ClientChannel

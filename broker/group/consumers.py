@@ -32,6 +32,8 @@ class ConsumerGroup(msgspec.Struct):
     subscriptions: dict[str, SubscriptionData] = {}
     subscription_bytes: int = 0
     channels: dict[Connection, ClientChannel] = {}
+    fingerprint: int = 0
+    """The client's hash of the subscriptions, 0 if it sent none (RocketMQ 5: heartbeat v2)."""
 
     def client_ids(self) -> list[str]:
         """The client ids of the members."""

@@ -10,6 +10,7 @@ from congreve.broker.metadata.filters import ConsumerFilterManager
 from congreve.broker.metadata.former_readers import FormerReaders
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
+from congreve.broker.metadata.request_modes import MessageRequestModes
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.engine.state.state_file import DISK, FileSystem
 from congreve.remoting.loop.pieces import Pieces
@@ -25,6 +26,7 @@ class Metadata:
         self.groups = SubscriptionGroupManager(config, clock)
         self.offsets = ConsumerOffsetManager(config)
         self.filters = ConsumerFilterManager(config, clock, pieces)
+        self.request_modes = MessageRequestModes(config)
         self.deleted_topics = DeletedTopics(config.store.own_dir, files)
         self.former_readers = FormerReaders(self.deleted_topics, self.offsets)
 

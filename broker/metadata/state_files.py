@@ -45,6 +45,7 @@ class StateFiles:
             metadata.offsets,
             files,
         )
+        self._modes = StateFile(os.path.join(folder, "messageRequestMode.json"), files=files)
         topics.file = self._topics.changes
         groups.file = self._groups.changes
         filters.file = Changes(
@@ -52,6 +53,9 @@ class StateFiles:
             filters.drop_long_dead,
             lambda _: self._filters.replace(filters.file_text()),
         )
+        modes = metadata.request_modes
+        self._modes_changes = Changes(self._modes.path, modes.file_text, self._modes.replace)
+        modes.file = self._modes_changes
         self._offsets_changes = Changes(
             self._offsets.path, lambda: None, lambda _: self._offsets.replace()
         )
@@ -62,6 +66,7 @@ class StateFiles:
             self._topics.changes,
             self._groups.changes,
             filters.file,
+            self._modes_changes,
             self._offsets_changes,
             metadata.offsets.journal,
             metadata.deleted_topics.file,
@@ -73,8 +78,10 @@ class StateFiles:
         return self._topics.path
 
     def copy_tables(self, copied: Callable[[], Awaitable[None]]) -> None:
-        """Let changes of topics and groups count as saved when `copied` has returned, too."""
-        self._topics.changes.copied = self._groups.changes.copied = copied
+        """Let changes of topics, groups and request modes count as saved when `copied` has
+        returned, too."""
+        for changes in (self._topics.changes, self._groups.changes, self._modes_changes):
+            changes.copied = copied
 
     def load(self) -> bool:
         """Read all files; returns whether there was a topics.json.
@@ -85,6 +92,7 @@ class StateFiles:
         had_topics = self._topics.load()
         self._groups.load()
         self._filters.load(metadata.filters.load)
+        self._modes.load(metadata.request_modes.load)
         self._offsets.load()
         metadata.deleted_topics.load()
         return had_topics

@@ -26,9 +26,12 @@ from congreve.remoting.messages.bodies import (
     TopicConfigSerializeWrapper,
 )
 from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.pop_bodies import MessageRequestModeSerializeWrapper
 
 logger = logging.getLogger(__name__)
 
+MODES_AGAIN_S = 60.0
+"""Seconds after which a master that has no request modes is asked again."""
 Offsets = dict[str, dict[int, int]]
 _FAILURES = (RemotingError, ReplicationError, StoreError, msgspec.MsgspecError, ValueError)
 
@@ -93,6 +96,8 @@ class SlaveSynchronize:
         self._topics_version: DataVersion | None = None
         self._seen: set[str] = set()  # topics that the master had at any time
         self._groups_version: DataVersion | None = None
+        self._modes_text = b""
+        self._modes_again_at = 0.0
         self._delay: DelayProgress | None = None
         self._announced = ""  # the newest change that the master has told
         self._copied = ""  # the same, once the tables are on this slave's disk
@@ -116,6 +121,7 @@ class SlaveSynchronize:
                 await self._take_all(master)
             await self._metadata.topics.file.saved()
             await self._metadata.groups.file.saved()
+            await self._metadata.request_modes.file.saved()
         except _FAILURES as error:
             self._log.warning("this slave has not copied its master's tables: %s", error)
             self._restore_topics()
@@ -131,6 +137,7 @@ class SlaveSynchronize:
         await self._take_offsets(master)
         await self._take_delay(master)
         await self._take_groups(await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        await self._take_modes(master)
         await self._remove_deleted(present, master)
 
     def _take_changes(self, changes: TableChanges) -> bool:
@@ -211,6 +218,21 @@ class SlaveSynchronize:
         wrapper = await asyncio.to_thread(SubscriptionGroupWrapper.decode, body)
         self._metadata.groups.follow_master(wrapper)
         self._groups_version = version
+
+    async def _take_modes(self, master: MasterRequests) -> None:
+        """Take the request modes; RocketMQ 4.9 does not know the request, so it is not asked
+        often."""
+        if self._now() < self._modes_again_at:
+            return
+        try:
+            body = await master.table(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        except ReplicationError:
+            self._modes_again_at = self._now() + MODES_AGAIN_S
+            return
+        if body != self._modes_text:
+            wrapper = MessageRequestModeSerializeWrapper.decode(body)
+            self._metadata.request_modes.follow_master(wrapper)
+            self._modes_text = body
 
     async def _take_offsets(self, master: MasterRequests) -> None:
         body = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)

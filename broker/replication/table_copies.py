@@ -81,6 +81,7 @@ class TableCopies:
         """Follow the tables, whose queues and files are those of this master from now on."""
         self._metadata.topics.listen(self._topic_changed)
         self._metadata.groups.listen(lambda group: self._note(whole=True))
+        self._metadata.request_modes.listen(lambda: self._note(whole=True))
 
     def close(self) -> None:
         """Let nothing wait any more. Idempotent."""

@@ -131,8 +131,29 @@ REQUESTS: dict[int, tuple[dict[str, object], bytes, int | None]] = {
     R.GET_MIN_OFFSET: ({}, b"", 0),
     R.GET_EARLIEST_MSG_STORETIME: ({}, b"", 0),
     R.QUERY_CONSUME_QUEUE: ({}, b"", None),
+    R.POP_MESSAGE: ({"pollTime": 0, "invisibleTime": 10_000, "initMode": 0}, b"", None),
+    R.ACK_MESSAGE: ({"extraInfo": "0 1 1 0 0 b 0 0"}, b"", None),
+    R.BATCH_ACK_MESSAGE: ({}, b'{"acks":[{"c":"G-0","t":"T-0","b":"BQ=="}]}', None),
+    R.CHANGE_MESSAGE_INVISIBLETIME: (
+        {"extraInfo": "0 1 1 0 0 b 0 0", "invisibleTime": 10_000},
+        b"",
+        None,
+    ),
+    R.NOTIFICATION: ({"pollTime": 0, "bornTime": 1}, b"", None),
+    R.POLLING_INFO: ({}, b"", None),
     R.HEART_BEAT: ({}, heartbeat("G-0", 600), 0),
     R.UNREGISTER_CLIENT: ({}, b"", 0),
+    R.QUERY_ASSIGNMENT: (
+        {},
+        b'{"topic":"T-0","consumerGroup":"G-0","clientId":"c-0","strategyName":"AVG"}',
+        0,
+    ),
+    R.SET_MESSAGE_REQUEST_MODE: (
+        {},
+        b'{"topic":"T-0","consumerGroup":"G-0","mode":"POP"}',
+        0,
+    ),
+    R.GET_ALL_MESSAGE_REQUEST_MODE: ({}, b"", 0),
     R.CHECK_CLIENT_CONFIG: (
         {},
         fastjson.dumps(

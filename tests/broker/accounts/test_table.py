@@ -26,7 +26,7 @@ EITHER = PUB | SUB
 SIGNED = EITHER | {"other-topic"}
 EXPECTED = {
     **dict.fromkeys((10, 310, 320, 324, 325, 37), PUB),
-    **dict.fromkeys((11, 361, 12, 14, 15, 33, 34, 35, 36, 38, 41, 42, 46), SUB),
+    **dict.fromkeys((11, 361, 12, 14, 15, 33, 34, 35, 36, 38, 41, 42, 46, 400), SUB),
     **dict.fromkeys((200_050, 200_051, 200_053, 200_054, 200_055, 200_151), SUB),
     **dict.fromkeys((203, 208, 303, 321, 352), SUB),
     **dict.fromkeys((29, 30, 31, 32, 202, 351), EITHER),
@@ -48,6 +48,7 @@ BODIES = {
     46: {"clientId": "c", "group": "G", "subscriptionData": SUBSCRIPTION},
 }
 BODIES[42] = BODIES[41]
+BODIES[400] = {"topic": "T", "consumerGroup": "G", "clientId": "c"}
 BODIES[200_151] = {"acks": [{"c": "G", "t": "T", "r": "1"}]}
 SENDS = {
     10: {

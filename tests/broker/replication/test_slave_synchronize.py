@@ -26,6 +26,7 @@ from congreve.remoting.messages.bodies import (
     TopicConfigSerializeWrapper,
 )
 from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.pop_bodies import SetMessageRequestModeRequestBody
 from congreve.remoting.transport.client import RemotingClient
 
 
@@ -39,6 +40,7 @@ def has_same_tables(pair: Pair) -> Callable[[], bool]:
             and first.groups.table == second.groups.table
             and first.groups.data_version == second.groups.data_version
             and first.offsets.table == second.offsets.table
+            and first.request_modes.table == second.request_modes.table
         )
 
     return same
@@ -50,11 +52,13 @@ async def test_the_tables_of_a_slave_follow_the_master(tmp_path: Path) -> None:
         master.topics.update(TopicConfig(topic_name="orders", read_queue_nums=3))
         master.topics.update(TopicConfig(topic_name="gone"))
         master.groups.update(SubscriptionGroupConfig(group_name="g", retry_max_times=3))
+        master.request_modes.set(SetMessageRequestModeRequestBody("orders", "g", "POP", 2))
         master.offsets.commit("g", "orders", 1, 7)
         master.offsets.note(TRANS_GROUP, "half", 0, 3)
         await eventually(has_same_tables(pair))
         master.topics.delete("gone")
         master.groups.delete("g")
+        master.request_modes.drop_group("g")
         master.offsets.commit("g", "orders", 1, 2)
         master.offsets.commit("h", "orders", 0, 9)
         await eventually(has_same_tables(pair))
