@@ -16,6 +16,7 @@ cdef class LogReceiver:
     cdef LogScanner checker
     cdef LogScanner dispatcher
     cdef int64_t dispatched     # the queues have the entries of all records before it
+    cdef int64_t refused        # where bytes were refused that are not a record, or -1
     cdef set arrived
 
     # writable() and take() for compiled code. The first gives the address and the number of bytes;
@@ -27,8 +28,9 @@ cdef class LogReceiver:
 
     cdef int next_segment(self) except -1 with gil
     cdef int64_t whole_records_end(self) except -1 nogil
+    cdef int64_t end_of_damage(self, int64_t position) except -1 with gil
     cdef int64_t end_of_partial(self, int64_t position, int stop) except -1 with gil
     cdef void publish(self, int64_t end) noexcept nogil
     cdef int dispatch(self) except -1 nogil
     cdef int find_segment(self, const uint8_t **data, int64_t *base) except -1 with gil
-    cdef int refuse_header(self) except -1 with gil
+    cdef int64_t pass_header(self, int64_t limit) except -1 with gil

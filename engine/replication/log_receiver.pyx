@@ -1,7 +1,7 @@
 """The log of a master, appended byte for byte."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITE
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
@@ -19,8 +19,12 @@ from congreve.engine.recovery.scan cimport (
 from congreve.io_backends.backend cimport Segment
 from congreve.records cimport layout
 
+import logging
+
 from congreve.engine.errors import StoreFormatError
 from congreve.engine.log.segment_files import remove_files
+
+logger = logging.getLogger(__name__)
 
 
 @cython.final
@@ -31,6 +35,9 @@ cdef class LogReceiver:
     fills it, take() checks each whole record, lets the log end after it and adds its queue entry. A
     record that has not arrived completely is not part of the log yet. No other code may append to
     this log. One thread uses the receiver.
+
+    Bytes that are not a record are refused once, and the next connection sends them again. If they are
+    the same, the master's own log is damaged there: they are taken, as its recovery passed them.
     """
 
     def __init__(self, store not None):
@@ -43,6 +50,7 @@ cdef class LogReceiver:
         )
         self.received = self.dispatched = self.log.max_offset
         self.last_record = store.recovery.last_record if store.recovery is not None else -1
+        self.refused = -1
 
     def writable(self, int64_t most):
         """Writable memory for the next bytes, `most` at most; empty while the disk is behind.
@@ -146,15 +154,39 @@ cdef class LogReceiver:
         """The end of the last whole record or blank that has arrived."""
         cdef int64_t base = self.log.active.base_offset
         cdef Stop stop
-        cdef int64_t position
+        cdef int64_t position, start = self.log.max_offset
         self.checker.last_record = -1  # an earlier one may have been dropped
-        stop = self.checker.scan_bytes(
-            self.log.active.data, self.received - base, base, self.log.max_offset, self.received
+        while True:
+            stop = self.checker.scan_bytes(
+                self.log.active.data, self.received - base, base, start, self.received
+            )
+            position = self.checker.position
+            if stop == STOP_LIMIT or self.received - position < layout.BLANK_MIN:
+                return position
+            if position != self.refused or stop == STOP_BLANK:
+                return self.end_of_partial(position, stop)
+            start = self.end_of_damage(position)
+            if start == position:
+                return self.end_of_partial(position, stop)
+
+    cdef int64_t end_of_damage(self, int64_t position) except -1 with gil:
+        """Where the log goes on behind bytes that were refused before, `position` if it is unknown.
+        """
+        cdef int64_t base = self.log.active.base_offset
+        cdef int64_t segment_end = base + self.log.active.size
+        cdef object arrived = PyMemoryView_FromMemory(
+            <char *> self.log.active.data, self.received - base, PyBUF_READ
         )
-        position = self.checker.position
-        if stop == STOP_LIMIT or self.received - position < layout.BLANK_MIN:
-            return position
-        return self.end_of_partial(position, stop)
+        if self.checker.pass_body(arrived, base, position):
+            end = self.checker.position
+        else:
+            end = self.checker.resync(arrived, base, position + 1)
+            if end is None:
+                end = segment_end if self.received == segment_end else position
+        if end > position:
+            logger.error("the log of the master is damaged from %d to %d: taken as it is",
+                         position, end)
+        return end
 
     cdef int64_t end_of_partial(self, int64_t position, int stop) except -1 with gil:
         """The end of the blank at `position`, or `position` if it has not arrived completely."""
@@ -184,6 +216,7 @@ cdef class LogReceiver:
                 f"at {segment_end}: set mappedFileSizeCommitLog as the master has it, larger than "
                 f"{segment.size}, and begin with an empty store"
             )
+        self.refused = position
         raise StoreFormatError(
             f"the {self.received - position} bytes that arrived for {position} are not a record"
         )
@@ -210,7 +243,7 @@ cdef class LogReceiver:
             if stop == STOP_BLANK:
                 self.dispatched = segment_end
             elif stop != STOP_LIMIT:
-                self.refuse_header()
+                self.dispatched = self.pass_header(min(end, segment_end))
         if self.dispatcher.last_store_timestamp:
             self.log.last_store_timestamp = self.dispatcher.last_store_timestamp
         return 0
@@ -220,8 +253,14 @@ cdef class LogReceiver:
         data[0], base[0] = segment.data, segment.base_offset
         return 0
 
-    cdef int refuse_header(self) except -1 with gil:
-        raise StoreFormatError(f"the record at {self.dispatched} has a damaged header")
+    cdef int64_t pass_header(self, int64_t limit) except -1 with gil:
+        """Where the next record is that the master has behind damage, `limit` without one."""
+        cdef Segment segment = self.log.segment_at(self.dispatched)
+        cdef object data = PyMemoryView_FromMemory(
+            <char *> segment.data, limit - segment.base_offset, PyBUF_READ
+        )
+        found = self.dispatcher.resync(data, segment.base_offset, self.dispatched + 1)
+        return limit if found is None else found
 
     def remove_topic(self, str topic not None, int64_t log_end):
         """Remove the queues of a topic that the master has deleted before `log_end`.

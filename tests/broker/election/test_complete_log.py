@@ -18,6 +18,7 @@ from congreve.broker.election.member import Elect, ElectionMember, Follow, Knowl
 from congreve.client import Message, Producer
 from congreve.engine.state.epochs import Epochs
 from congreve.engine.store import MessageStore
+from congreve.records.message.message import Record
 
 LEFT = CleanStop("store", end=100, epoch=4)
 TOPIC = "T"
@@ -214,3 +215,18 @@ async def test_a_member_with_a_damaged_log_copies_what_was_damaged(
         await eventually(lambda: log_bytes(root) == log_bytes(of_master))
         await eventually(lambda: group.in_sync() == {1, 2})
         assert "the master has what is damaged here" in caplog.text
+
+
+async def test_a_member_follows_a_master_with_a_damaged_log(tmp_path: Path, etcd: Etcd) -> None:
+    async with ElectedGroup(tmp_path, etcd) as group:
+        await group.start(1)
+        assert await group.master() == 1
+        store = group.broker(1).store
+        places = [store.put(Record(topic=TOPIC, body=b"body")).physical_offset for _ in range(20)]
+        segment = min(Path(store.config.commit_log_dir).iterdir())
+        with segment.open("r+b") as file:
+            file.seek(segment.read_bytes().index(b"body", places[7]))
+            file.write(b"Body")
+        await group.start(2)
+        await eventually(lambda: group.in_sync() == {1, 2})
+        await eventually(lambda: group.broker(2).store.max_offset(TOPIC, 0) == len(places))

@@ -168,6 +168,26 @@ async def test_a_new_slave_begins_at_the_first_offset_of_an_old_master(tmp_path:
             assert slave.store.max_offset("T", 0) == 400
 
 
+@pytest.mark.parametrize("size", [1, 700])
+async def test_a_slave_follows_a_master_whose_log_is_damaged(tmp_path: Path, size: int) -> None:
+    sync = {"brokerRole": "SYNC_MASTER"}
+    async with running_pair(tmp_path, with_slave=False, master=sync) as pair:
+        store = pair.master.store
+        places = [store.put(Record(topic="T", body=bytes(500))).physical_offset for _ in range(90)]
+        segment = min(Path(store.config.commit_log_dir).iterdir())
+        with segment.open("r+b") as file:
+            file.seek(places[40] + 100)
+            file.write(b"x" * size)
+        config = broker_config(
+            tmp_path / "slave", pair.name_server, brokerRole="SLAVE", brokerId="1"
+        )
+        async with Broker(config) as slave:
+            await eventually(have_equal_logs(pair._replace(slave=slave)))
+            async with Producer(pair.name_server.address, group="p") as producer:
+                assert await send(producer, 20) == {SendStatus.SEND_OK}
+            assert slave.store.max_offset("T", 0) == store.max_offset("T", 0)
+
+
 async def test_a_slave_finds_its_master_when_the_name_server_starts_later(tmp_path: Path) -> None:
     async with NameServer(host="127.0.0.1", port=0) as name_server:
         slave_config = broker_config(

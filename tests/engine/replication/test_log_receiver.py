@@ -212,3 +212,47 @@ def test_a_log_begins_once_its_first_segment_can_be_made(
 
 def log_of_segments(store: MessageStore) -> bytes:
     return b"".join(bytes(memoryview(segment)) for segment in store.log.segments)
+
+
+@pytest.mark.parametrize("at", ["body", "magic", "sector", "end of a segment"])
+@pytest.mark.parametrize("seed", range(3))
+def test_damage_of_the_masters_own_log_is_taken_at_the_second_time(
+    master: MessageStore, slave: MessageStore, at: str, seed: int
+) -> None:
+    chance, data = random.Random(seed), bytearray(log_of(master))
+    queues = queues_of(master)
+    place = max(entry[0] for entries in queues.values() for entry in entries[:40])
+    match at:
+        case "body":
+            data[place + 88] ^= 1
+        case "magic":
+            data[place + 4] ^= 1
+        case "sector":
+            data[place : place + 512] = bytes(512)
+        case _:
+            data[SEGMENT - 6000 : SEGMENT] = bytes(6000)
+    receiver = LogReceiver(slave)
+    with pytest.raises(StoreFormatError, match="are not a record"):
+        receive(receiver, bytes(data), chance)
+    receiver.drop_partial()
+    rest = bytes(data[receiver.received :])
+    while rest:  # in pieces as a master sends them
+        room = receiver.writable(min(32 << 10, len(rest)))
+        room[:], rest = rest[: len(room)], rest[len(room) :]
+        receiver.take(len(room))
+    assert slave.log.max_offset == master.log.max_offset
+    found = queues_of(slave)
+    assert {key: len(entries) for key, entries in found.items()} == {
+        key: len(entries) for key, entries in queues.items()
+    }
+    lost = [
+        key
+        for key, entries in queues.items()
+        for entry, copy in zip(entries, found[key], strict=True)
+        if entry != copy
+    ]
+    assert len(lost) <= (0 if at == "body" else 60)
+    slave.close()
+    with MessageStore(slave.config) as again:
+        assert again.log.max_offset == master.log.max_offset
+        assert queues_of(again).keys() == queues.keys()
