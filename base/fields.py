@@ -22,7 +22,7 @@ class Fields:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[..., Any]) -> Any:
-        """What pydantic writes into a description of an interface."""
+        """The schema that pydantic writes for a result."""
         from pydantic_core import core_schema
 
         fields = {

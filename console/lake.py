@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from congreve.lake.export import Exporter
     from congreve.lake.follow import Follower
     from congreve.lake.table import TopicTable
-    from congreve.lake.upkeep import Upkeep
+    from congreve.lake.upkeep import UpkeepRules
 
 Command = Callable[..., None]
 
@@ -179,26 +179,21 @@ def follow(
     note_only: bool,
     stop_with_stdin: bool,
     upkeep_every: float,
-    merge_bytes: int,
-    keep_snapshots: int,
-    snapshot_hours: float,
-    orphan_hours: float,
     **options: Any,
 ) -> None:
     """Follow topics; a signal ends the command after the current commit."""
     _check_table(topics, options["table"])
+    rules = _upkeep_rules(options)
     from congreve.engine.state.exported import ExportedFile
 
     noted = None
     if note_progress or note_only:
         noted = ExportedFile(str(options["store"] / "congreve"))
     exporters = [_exporter(topic, noted=noted, **options) for topic in topics]
-    kept = [
-        _upkeep(table, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours)
-        for exporter in exporters
-        for table in exporter.table.tables
-    ]
     from congreve.lake.follow import Follower
+    from congreve.lake.upkeep import Upkeep
+
+    kept = [Upkeep(table, rules) for exporter in exporters for table in exporter.table.tables]
 
     if note_only or not upkeep_every:
         kept = []
@@ -216,17 +211,12 @@ def follow(
 @_upkeep_options
 @_table_options
 @output_option
-def upkeep(
-    topics: tuple[str, ...],
-    merge_bytes: int,
-    keep_snapshots: int,
-    snapshot_hours: float,
-    orphan_hours: float,
-    output: str,
-    **options: Any,
-) -> None:
+def upkeep(topics: tuple[str, ...], output: str, **options: Any) -> None:
     """Do what `follow` does every hour; exporters may run meanwhile."""
     _check_table(topics, options["table"])
+    rules = _upkeep_rules(options)
+    from congreve.lake.upkeep import Upkeep
+
     rows = []
     for topic in topics:
         table = _topic_table(topic, partition="day", **options)
@@ -234,7 +224,7 @@ def upkeep(
         for each in (table, dead):
             if each is None:
                 continue
-            kept = _upkeep(each, merge_bytes, keep_snapshots, snapshot_hours, orphan_hours).run()
+            kept = Upkeep(each, rules).run()
             rows.append({"table": each.name, **asdict(kept)})
             if output == "table":
                 click.echo(
@@ -392,17 +382,25 @@ def _stop_with_stdin(follower: Follower) -> None:
     follower.stop()
 
 
-def _upkeep(
-    table: TopicTable,
-    merge_bytes: int,
-    keep_snapshots: int,
-    snapshot_hours: float,
-    orphan_hours: float,
-) -> Upkeep:
-    from congreve.lake.upkeep import Upkeep, UpkeepRules
+def _need_lake() -> None:
+    """Raises MissingPackageError without the extra `lake`."""
+    try:
+        import congreve.lake.table  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise missing_package(error, "lake") or error from error
 
-    rules = UpkeepRules(merge_bytes, keep_snapshots, snapshot_hours * 3600, orphan_hours * 3600)
-    return Upkeep(table, rules)
+
+def _upkeep_rules(options: dict[str, Any]) -> UpkeepRules:
+    """Takes the values of _upkeep_options from all options."""
+    _need_lake()
+    from congreve.lake.upkeep import UpkeepRules
+
+    return UpkeepRules(
+        options.pop("merge_bytes"),
+        options.pop("keep_snapshots"),
+        options.pop("snapshot_hours") * 3600,
+        options.pop("orphan_hours") * 3600,
+    )
 
 
 def _topic_table(
@@ -415,11 +413,10 @@ def _topic_table(
     partition: str,
     drop_bodies: bool = False,
 ) -> TopicTable:
-    try:
-        from congreve.lake.durable import SCHEMA
-        from congreve.lake.table import TopicTable, open_catalog
-    except ModuleNotFoundError as error:
-        raise missing_package(error, "lake") or error from error
+    _need_lake()
+    from congreve.lake.durable import SCHEMA
+    from congreve.lake.table import TopicTable, open_catalog
+
     tables = open_catalog(warehouse, catalog, dict(properties))
     schema = SCHEMA.remove(SCHEMA.get_field_index("body")) if drop_bodies else SCHEMA
     return TopicTable(tables, table or f"rocketmq.{topic}", schema, partition)

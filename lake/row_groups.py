@@ -64,7 +64,7 @@ class RowGroups:
         self.ends, self.table = ends, table.uuid
 
     def first_offset(self, queue: BrokerQueue) -> int | None:
-        """The offset of a queue's first message in the table, None without any."""
+        """The offset of a queue's first message in the table, None if there is none."""
         groups = self.of_queue.get(queue)
         return groups[0].first if groups else None
 

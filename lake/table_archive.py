@@ -44,12 +44,12 @@ class TableArchive:
         self._readers: dict[tuple[str, int], _QueueReader] = {}
 
     def first_offset(self, topic: str, queue_id: int) -> int | None:
-        """The offset of a queue's first message, None without any."""
+        """The offset of a queue's first message, None if there is none."""
         groups = self._of_queue(self._groups(topic), topic, queue_id)
         return groups[0].first if groups else None
 
     def first_time(self, topic: str, queue_id: int) -> int | None:
-        """Store time in ms of a queue's first message, None without any."""
+        """Store time in ms of a queue's first message, None if there is none."""
         groups = self._of_queue(self._groups(topic), topic, queue_id)
         return groups[0].begin_ms if groups else None
 
@@ -93,7 +93,7 @@ class TableArchive:
         return self._read(topic, find, self._refreshed) if found is None else found
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The record that began at this physical offset, None without any."""
+        """The record that began at this physical offset, None if there is none."""
         for groups_of in (self._groups, self._refreshed):
             for topic in self._tables:
                 read = partial(self._at_place, topic, physical_offset)

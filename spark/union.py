@@ -106,7 +106,7 @@ def _has_all(source: TableAndLive, queue: Queue, start: int, stop: int) -> bool:
 def _live_ends(
     source: TableAndLive, ranges: list[Range]
 ) -> tuple[dict[Queue, int], dict[Queue, int]]:
-    """Where the messages of each queue begin and end that the table does not have."""
+    """The range of each queue's messages that the table lacks."""
     starts = {part.queue: max(part.start, source.of(part.queue).end) for part in ranges}
     stops = {part.queue: max(part.stop, starts[part.queue]) for part in ranges}
     # A queue that no range reads gets an empty one.

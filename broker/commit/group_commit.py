@@ -31,9 +31,8 @@ class GroupCommit:
 
     def __init__(self, config: BrokerConfig, *, waits_for_slaves: bool = False) -> None:
         self._waits = config.store.sync_flush or waits_for_slaves
-        self.timeout_s = config.store.sync_flush_timeout / 1000
-        if waits_for_slaves:
-            self.timeout_s = config.replication.slave_timeout / 1000
+        slaves_ms, disk_ms = config.replication.slave_timeout, config.store.sync_flush_timeout
+        self.timeout_s = (slaves_ms if waits_for_slaves else disk_ms) / 1000
         """How long an answer waits."""
 
     def answer(

@@ -317,7 +317,7 @@ class ElectedBroker(Lifecycle):
         self.broker.replication.follow(master)
 
     def _damaged_at(self) -> int | None:
-        """Where the first damage begins that the start found; None without any."""
+        """The offset of the first damaged record that the start found; None if there is none."""
         recovery = None if self.broker is None else self.broker.store.recovery
         return None if recovery is None or recovery.damaged_at < 0 else recovery.damaged_at
 

@@ -154,7 +154,7 @@ class Fence:
     # --- changes of the set, on the event loop
 
     def proposal(self) -> frozenset[int] | None:
-        """The change to send now: one whose outcome is open, or a new one; None without any."""
+        """The change to send now: one whose outcome is open, or a new one, or None."""
         with self._lock:
             if self.term.proposed is not None:
                 return self.term.proposed

@@ -29,7 +29,7 @@ class ClientIds:
 
     An id belongs to the account whose heartbeat named it first, and to that account's latest
     connection with it. It stays the account's for `CHANNEL_EXPIRED_S` after the connection has
-    ended, so that no other account gets what is meant for a client that connects again. Without
+    ended: the client may connect again, and no other account may get its messages. Without
     accounts the latest heartbeat has the id. (RocketMQ: ProducerManager.clientChannelTable.)
     """
 

@@ -38,7 +38,7 @@ Commit = tuple[str, str, int, int]
 """Group, topic, queue id and the offset that was committed there."""
 
 Refused = Callable[[tuple[str, str, int], int, int], bool]
-"""Whether a commit is ignored: of a group, topic and queue id, the offset and the present one."""
+"""Whether to ignore a commit: of group, topic and queue id, its offset, the present offset."""
 
 
 class ConsumerOffsetManager:

@@ -33,10 +33,10 @@ class MessageArchive(Protocol):
     """
 
     def first_offset(self, topic: str, queue_id: int) -> int | None:
-        """The offset of a queue's first message, None without any."""
+        """The offset of a queue's first message, None if there is none."""
 
     def first_time(self, topic: str, queue_id: int) -> int | None:
-        """Store time in ms of a queue's first message, None without any."""
+        """Store time in ms of a queue's first message, None if there is none."""
 
     def read(self, topic: str, queue_id: int, offset: int, max_bytes: int) -> StoredRows | None:
         """The messages from the first one at or after `offset` on, about `max_bytes` of them."""

@@ -60,8 +60,8 @@ class TopicRow(msgspec.Struct):
 class GroupRow(msgspec.Struct, gc=False):
     """A group on all brokers; `is_enabled` and `retries_max` are settings on the first broker.
 
-    `lag` are the messages that it has not consumed, of all topics together, `since_ms` is the
-    oldest time of its topics that are behind, 0 without one, and `slowest` the topic with the most
+    `lag` counts the messages of all topics that it has not consumed. `since_ms` is the oldest
+    time of the topics that are behind, 0 if none is. `slowest` is the topic with the most
     messages that are not consumed.
     """
 

@@ -45,7 +45,7 @@ class Epochs:
 
     @property
     def last(self) -> Epoch | None:
-        """The newest epoch; None without any."""
+        """The newest epoch; None if there is none."""
         return self.entries[-1] if self.entries else None
 
     @property

@@ -131,8 +131,8 @@ def histogram(counts: DelayedCounts) -> Histogram:
 async def read_levels(cluster: Cluster, due: DelayedCounts | None) -> list[Level]:
     """The delay levels of all masters together.
 
-    Without counts of what is due, they are those of the brokers' figures, which have only levels
-    that a message has left.
+    Without `due` the counts come from the brokers' figures, which show a level only after it has
+    delivered a message.
     """
     waiting: Counter[int] = Counter()
     if due is None:
