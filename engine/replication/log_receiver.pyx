@@ -36,8 +36,9 @@ cdef class LogReceiver:
     record that has not arrived completely is not part of the log yet. No other code may append to
     this log. One thread uses the receiver.
 
-    Bytes that are not a record are refused once, and the next connection sends them again. If they are
-    the same, the master's own log is damaged there: they are taken, as its recovery passed them.
+    Bytes that are not a record are refused once, and the next connection sends them again. If they
+    are the same, the master's own log is damaged there: they are taken, as its recovery passed
+    them.
     """
 
     def __init__(self, store not None):
