@@ -14,16 +14,16 @@ class Receipt:
     `topic` is the topic that the pop asked for, as the broker names it.
     """
 
-    __slots__ = ("due", "extension", "handle", "settled", "topic")
+    __slots__ = ("due", "handle", "pending", "settled", "topic")
 
     def __init__(self, handle: PopHandle, topic: str, due: float) -> None:
         self.handle = handle
         self.topic = topic
         self.due = due
         self.settled = False
-        self.extension: asyncio.Future[None] | None = None
-        """The extension that a broker has not answered yet: two with one handle would give two
-        deliveries, and only the new handle settles the message."""
+        self.pending: asyncio.Future[None] | None = None
+        """The request that a broker has not answered yet. The next one waits for it: two extensions
+        with one handle would give two deliveries, and an extension changes the handle."""
 
     @property
     def is_over(self) -> bool:

@@ -236,9 +236,8 @@ class ShareConsumer(ShareMember):
         """Let messages come again after `delay_s` seconds, to any member; here they are settled."""
         check_seconds("delay_s", delay_s, above_zero=False)
         receipts = _receipts(received)
-        await self._extend(receipts, delay_s)
-        for receipt in receipts:
-            receipt.settled = True
+        self.check_running()
+        await self._settling.extend_all(receipts, delay_s, settles=True)
         self._in_flight.discard(receipts)
 
     async def extend(self, received: Received, *, invisible_s: float | None = None) -> None:
@@ -247,11 +246,8 @@ class ShareConsumer(ShareMember):
         if invisible_s is None:
             invisible_s = self.settings.invisible_s
         _check_invisible(invisible_s)
-        await self._extend(_receipts(received), invisible_s)
-
-    async def _extend(self, receipts: list[Receipt], seconds: float) -> None:
         self.check_running()
-        await self._settling.extend_all(receipts, seconds)
+        await self._settling.extend_all(_receipts(received), invisible_s)
 
     async def dead_letter(self, message: ReceivedMessage) -> None:
         """Send a message to the dead letter queue of its group; here it is settled."""

@@ -11,6 +11,7 @@ from congreve.client.errors import BrokerError
 from congreve.client.receipt import Receipt
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.pop_handle import PopHandle
+from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.pop_bodies import BatchAck, BatchAckMessageRequestBody
 from congreve.remoting.messages.pop_headers import (
@@ -40,20 +41,24 @@ class Settling:
 
     async def ack(self, receipts: Iterable[Receipt]) -> None:
         """Acknowledge messages; those that are settled count as done."""
+        receipts = list(dict.fromkeys(receipts))
+        while busy := {each.pending for each in receipts if each.pending is not None}:
+            await asyncio.wait(busy)
         by_broker: dict[str, list[Receipt]] = {}
         for receipt in receipts:
-            if receipt.extension is not None:
-                await asyncio.wait([receipt.extension])
             if not receipt.settled:
                 by_broker.setdefault(receipt.handle.broker_name, []).append(receipt)
-        done = [self._enqueue(broker, each) for broker, each in by_broker.items()]
-        results = await asyncio.gather(*done, return_exceptions=True)
+        sent = [self._enqueue(broker, each) for broker, each in by_broker.items()]
+        # A cancelled caller takes nothing from the others in the same request.
+        results = await asyncio.gather(*map(asyncio.shield, sent), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     def _enqueue(self, broker_name: str, receipts: list[Receipt]) -> asyncio.Future[None]:
-        done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for receipt in receipts:
+            receipt.pending = done
         self._waiting.setdefault(broker_name, []).append((receipts, done))
         if broker_name not in self._senders:
             self._senders[broker_name] = asyncio.create_task(self._send_all(broker_name))
@@ -70,29 +75,24 @@ class Settling:
                 await self._send(broker_name, waiting[:count])
                 del waiting[:count]
         finally:
-            for _, done in waiting:
-                done.cancel()
+            for receipts, done in waiting:
+                _release(receipts, done, RemotingError("the consumer ended"))
             del self._senders[broker_name]
 
     async def _send(
         self, broker_name: str, taken: list[tuple[list[Receipt], asyncio.Future[None]]]
     ) -> None:
         receipts = [receipt for each, _ in taken for receipt in each]
+        failure: CongreveError | None = None
         try:
             if len(receipts) == 1:
                 await self._ack_one(receipts[0])
             else:
                 await self._ack_many(broker_name, receipts)
         except CongreveError as error:
-            for _, done in taken:
-                if not done.done():
-                    done.set_exception(error)
-            return
-        for receipt in receipts:
-            receipt.settled = True
-        for _, done in taken:
-            if not done.done():
-                done.set_result(None)
+            failure = error
+        for each, done in taken:
+            _release(each, done, failure)
 
     async def _ack_one(self, receipt: Receipt) -> None:
         handle = receipt.handle
@@ -117,28 +117,32 @@ class Settling:
                 raise
             await asyncio.gather(*map(self._ack_one, receipts))
 
-    async def extend(self, receipt: Receipt, seconds: float) -> None:
-        """Let the message come again `seconds` from now, and not when it was to; does nothing once
-        it is settled."""
-        while receipt.extension is not None:
-            await asyncio.wait([receipt.extension])
+    async def extend(self, receipt: Receipt, seconds: float, *, settles: bool = False) -> None:
+        """Let the message come again `seconds` from now, and not when it was to; with `settles` it
+        is no longer this consumer's. Does nothing once it is settled."""
+        while receipt.pending is not None:
+            await asyncio.wait([receipt.pending])
         if receipt.settled:
             return
-        receipt.extension = asyncio.get_running_loop().create_future()
+        receipt.pending = done = asyncio.get_running_loop().create_future()
         try:
             await self._change(receipt, seconds)
+            receipt.settled = settles
         finally:
-            receipt.extension.set_result(None)
-            receipt.extension = None
+            receipt.pending = None
+            done.set_result(None)
 
-    async def extend_all(self, receipts: Iterable[Receipt], seconds: float) -> None:
+    async def extend_all(
+        self, receipts: Iterable[Receipt], seconds: float, *, settles: bool = False
+    ) -> None:
         """extend() for each; all are tried before an error is raised."""
         rest = list(receipts)
         failures: list[BaseException] = []
         while rest:
             now, rest = rest[:TOGETHER], rest[TOGETHER:]
             done = await asyncio.gather(
-                *(self.extend(each, seconds) for each in now), return_exceptions=True
+                *(self.extend(each, seconds, settles=settles) for each in now),
+                return_exceptions=True,
             )
             failures += [each for each in done if each is not None]
         if failures:
@@ -169,6 +173,19 @@ class Settling:
 
     def _address(self, broker_name: str) -> str:
         return self._client.routes.address_to_read(broker_name, MASTER_ID)
+
+
+def _release(
+    receipts: list[Receipt], done: asyncio.Future[None], failure: CongreveError | None
+) -> None:
+    """The broker has answered, or will not: the receipts are settled without a failure."""
+    for receipt in receipts:
+        receipt.pending = None
+        receipt.settled = failure is None
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)
 
 
 def batch_acks(group: str, receipts: Iterable[Receipt]) -> list[BatchAck]:

@@ -72,7 +72,7 @@ class Workers:
         self._listening.close()
         self._in_flight.discard(waiting)
         with suppress(CongreveError):
-            await self._settling.extend_all(waiting, 0.0)
+            await self._settling.extend_all(waiting, 0.0, settles=True)
 
     async def wait_for_room(self) -> None:
         """Wait until few messages wait for a worker: others in the group could take them."""
@@ -124,9 +124,8 @@ class Workers:
             if level == DEAD_LETTER or times >= settings.attempts:
                 await self._bury(message)
                 continue
-            for receipt in receipts_of([message]):
-                await self._settling.extend(receipt, settings.delay_s(level, times))
-                receipt.settled = True
+            delay_s = settings.delay_s(level, times)
+            await self._settling.extend_all(receipts_of([message]), delay_s, settles=True)
 
 
 def receipts_of(messages: list[ReceivedMessage]) -> list[Receipt]:

@@ -15,6 +15,7 @@ from congreve.remoting.transport.server import RemotingServer, ServerLimits
 Answer = Callable[[RemotingCommand], RemotingCommand | None]
 
 HEART_BEAT, UNREGISTER_CLIENT = 34, 35
+CODES = (*range(401), *range(200_050, 200_056), 200_151)
 
 
 class FakeBroker:
@@ -29,7 +30,7 @@ class FakeBroker:
         self.handlers: dict[int, Handler] = {}
         self.requests: list[RemotingCommand] = []
         self.server = RemotingServer(
-            dict.fromkeys(range(400), self._serve), limits=ServerLimits(stop_s=0.1)
+            dict.fromkeys(CODES, self._serve), limits=ServerLimits(stop_s=0.1)
         )
 
     @property
