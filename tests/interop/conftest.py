@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from harness import build, servers
 from harness.cluster import Cluster
-from harness.drivers import Driver, java_driver
+from harness.drivers import Driver, java5_driver, java_driver
 
 HERE = Path(__file__).parent
 
@@ -97,6 +97,14 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 def java_binary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """The Java client and mqadmin with binary headers."""
     driver = java_driver(tmp_path_factory.mktemp("java-driver-binary"), "ROCKETMQ")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def java5(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The Java client and mqadmin of RocketMQ 5."""
+    driver = java5_driver(tmp_path_factory.mktemp("java5-driver"))
     yield driver
     driver.close()
 
