@@ -71,7 +71,7 @@ SECTIONS = {
             "congreve.console.replication.election:election",
             "Show a group that elects its master, and choose one.",
         ),
-        "top": ("congreve.console.top:top", "Show a broker's rates, lag and disk, live."),
+        "top": ("congreve.console.top.command:top", "Show a broker's rates, lag and disk, live."),
         "bench": ("congreve.console.bench:bench", "Measure a broker with many sends or pulls."),
     },
     "Files and disks of this machine": {

@@ -13,7 +13,7 @@ from congreve.broker.broker_conf import parse_config
 from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.metadata import subscription
 from congreve.broker.quotas.quota_file import parse_quotas
-from congreve.console.top import parse_varz
+from congreve.console.top.figures import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.remoting.messages.addresses import parse_name_servers
@@ -123,7 +123,7 @@ def _for_operators() -> Iterator[Parser]:
     )
     yield Parser(
         "/varz",
-        ("console/top.py",),
+        ("console/top/figures.py",),
         parse_varz,
         [
             b'{"broker":"b","address":"a:1","role":"SLAVE","trouble":null,"waitingAnswers":0,'

@@ -1,29 +1,22 @@
-"""``congreve top``: the current figures of a broker on one screen."""
+"""What ``congreve top`` shows: a broker's figures from its metrics port, with their rates."""
 
 from __future__ import annotations
 
 import http.client
-import math
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-import click
 import msgspec
 
-from congreve.base.byte_size import readable_size
 from congreve.base.errors import CongreveError
-from congreve.console.option_types import FiniteRange
-from congreve.console.report import is_terminal, output_option, print_json, shown_age, system_option
 from congreve.console.topic_kinds import KINDS, kind_of
 from congreve.records.message.topics import is_system_group
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-URL = "http://127.0.0.1:5557"
+PORT = 5557
 TIMEOUT_S = 10.0
 NOT_METRICS = "this is not a broker's metrics port"
 
@@ -85,7 +78,7 @@ class GroupRates(msgspec.Struct):
 
 
 class Figures(msgspec.Struct):
-    """What one screen shows: the busiest topics and the groups with the greatest lag."""
+    """What a screen shows: the topics and the groups, in the order of a column."""
 
     broker: str
     address: str
@@ -104,69 +97,37 @@ class Figures(msgspec.Struct):
     groups: list[GroupRates]
 
 
-@click.command(
-    help="Show a broker's rates, lag and disk, live. The broker needs metricsPort, which"
-    " `congreve run` has."
-)
-@click.option("--url", default=URL, show_default=True, help="The broker's metrics port.")
-@click.option("--once", is_flag=True, help="Print one screen as plain text, and exit.")
-@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
-@click.option(
-    "--interval",
-    type=FiniteRange(0.2, 60),
-    default=2.0,
-    show_default=True,
-    help="Seconds from one screen to the next.",
-)
-@click.option(
-    "--rows", type=click.IntRange(1, 1000), default=15, show_default=True, help="Rows of a table."
-)
-@system_option
-@output_option
-def top(
-    url: str,
-    once: bool,
-    as_json: bool,
-    interval: float,
-    rows: int,
-    has_system: bool,
-    output: str,
-) -> None:
-    """Request /varz repeatedly until Ctrl-C. JSON and a pipe get one screen."""
-    as_json = as_json or output == "json"
-    once = once or not is_terminal()
-    readings = Readings(lambda: read_varz(url), rows, has_system=has_system)
-    time.sleep(min(interval, 1.0) if once or as_json else 0.2)
-    if as_json:
-        print_json(readings.next())
-        return
-    from rich.console import Console
-    from rich.live import Live
+def metrics_url(text: str) -> str:
+    """The URL of a metrics port that a user wrote as HOST, HOST:PORT or URL.
 
-    if once:
-        Console().print(screen(readings.next()))
-        return
-    with Live(screen(readings.next()), screen=True, auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(interval)
-                live.update(screen(readings.next()), refresh=True)
-        except KeyboardInterrupt:
-            return
+    Raises CongreveError for what is none of them.
+    """
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise CongreveError(f"--url {text}: {error}: use HOST:PORT or http://HOST:PORT") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CongreveError(f"--url {text}: use HOST:PORT or http://HOST:PORT")
+    if port is None and "://" not in text:
+        url = f"{url.rstrip('/')}:{PORT}"
+    return url.rstrip("/")
 
 
 def read_varz(url: str) -> Varz:
-    """The broker's figures. Raises CongreveError if the URL does not serve them."""
-    if not url.startswith(("http://", "https://")):
-        raise CongreveError(f"--url {url}: use http://HOST:PORT")
+    """The broker's figures at a metrics_url(). Raises CongreveError if it does not serve them."""
     try:
-        with urllib.request.urlopen(url.rstrip("/") + "/varz", timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(url + "/varz", timeout=TIMEOUT_S) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
         raise CongreveError(f"{url}: HTTP status {error.code}: {NOT_METRICS}") from error
     except OSError as error:
         why = getattr(error, "reason", error)
-        raise CongreveError(f"{url}: {why}: is metricsPort set in broker.conf?") from error
+        raise CongreveError(
+            f"{url}: {why}: is metricsPort set in broker.conf, and metricsAddress, which is"
+            " 127.0.0.1 unless it says otherwise?"
+        ) from error
     except http.client.HTTPException as error:
         raise CongreveError(f"{url}: no HTTP: {NOT_METRICS}") from error
     try:
@@ -189,14 +150,12 @@ class Readings:
     def __init__(
         self,
         read: Callable[[], Varz],
-        rows: int,
         clock: Callable[[], float] = time.monotonic,
         *,
         has_system: bool = False,
     ) -> None:
         self._read = read
         self._has_system = has_system
-        self._rows = rows
         self._clock = clock
         self._before, self._at = read(), clock()
 
@@ -236,7 +195,7 @@ class Readings:
             rate, size = (row.end - old.end) / seconds, (row.put_size - old.put_size) / seconds
             rates.append((rate, row.end, TopicRates(row.topic, rate, size, row.stored)))
         rates.sort(key=lambda each: (-each[0], -each[1], each[2].topic))
-        return [each for _, _, each in rates[: self._rows]]
+        return [each for _, _, each in rates]
 
     def _groups(self, before: Varz, after: Varz, seconds: float) -> list[GroupRates]:
         known = {(row.group, row.topic): row for row in before.groups}
@@ -246,69 +205,30 @@ class Readings:
             for row in sorted(after.groups, key=lambda row: -row.lag)
             if self._has_system or not is_system_group(row.group)
         ]
-        for row in shown[: self._rows]:
+        for row in shown:
             rate = (row.consumed - known.get((row.group, row.topic), row).consumed) / seconds
             found.append(GroupRates(row.group, row.topic, row.lag, row.lag_ms, rate, row.members))
         return found
 
 
-def screen(figures: Figures) -> RenderableType:
-    """The figures as a head and two tables."""
-    from rich.console import Group as Stack
-
-    topics = [
-        (
-            row.topic,
-            f"{row.messages_per_second:,.0f}",
-            f"{readable_size(row.bytes_per_second)}/s",
-            f"{row.stored:,}",
-        )
-        for row in figures.topics
-    ]
-    groups = [
-        (
-            row.group,
-            row.topic,
-            f"{row.lag:,}",
-            shown_age(row.lag_ms),
-            f"{row.consumed_per_second:,.0f}",
-            str(row.members),
-        )
-        for row in figures.groups
-    ]
-    return Stack(
-        _head(figures),
-        _table(("topic", "messages/s", "size", "stored"), topics),
-        _table(("group", "topic", "lag", "oldest", "consumed/s", "members"), groups),
-    )
+SORTS: dict[str, tuple[str, bool]] = {
+    "messages": ("messages_per_second", True),
+    "size": ("bytes_per_second", True),
+    "stored": ("stored", True),
+    "lag": ("lag", True),
+    "oldest": ("lag_ms", True),
+    "consumed": ("consumed_per_second", True),
+    "members": ("members", True),
+    "group": ("group", False),
+    "topic": ("topic", False),
+}
+"""The columns that a user may sort by: the field, and whether the greatest comes first."""
 
 
-def _head(figures: Figures) -> RenderableType:
-    from rich.text import Text
-
-    size, free = figures.disk_bytes, figures.disk_free_bytes
-    used = math.ceil(100 * (size - free) / size) if size else 0  # as df rounds
-    state = "ready" if figures.trouble is None else f"NOT READY: {figures.trouble}"
-    return Text(
-        f"{figures.broker} {figures.address} {figures.role}: {state}\n"
-        f"{figures.messages_per_second:,.0f} messages/s in, p99 of sends"
-        f" {figures.put_latency99_ms} ms, {figures.waiting_answers} wait for the disk,"
-        f" {figures.waiting_pulls} pulls wait\n"
-        f"lag {figures.lag:,} messages, disk {used}% used,"
-        f" {readable_size(free)} free, backend {figures.io_backend},"
-        f" {figures.connections} connections\n"
-    )
-
-
-def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    words = ("topic", "group")
-    for head in heads:
-        table.add_column(head, justify="left" if head in words else "right", no_wrap=True)
-    for row in rows:
-        # As Text, because names that clients choose must not be parsed as markup.
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+def sort(figures: Figures, column: str) -> None:
+    """Sort the tables that have this column of SORTS; the other one stays as it is."""
+    field, is_falling = SORTS[column]
+    tables: tuple[list[Any], ...] = (figures.topics, figures.groups)
+    for rows in tables:
+        if rows and hasattr(rows[0], field):
+            rows.sort(key=lambda row: getattr(row, field), reverse=is_falling)

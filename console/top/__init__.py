@@ -1,0 +1,1 @@
+"""``congreve top``: the current figures of a broker."""
