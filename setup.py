@@ -15,8 +15,10 @@ from setuptools import Extension, find_packages, setup
 TOOL = tomllib.loads(Path("pyproject.toml").read_text())["tool"]
 SETUPTOOLS = TOOL["setuptools"]
 PACKAGE_DIR: dict[str, str] = SETUPTOOLS["package-dir"]
-# Sources of the client, which is all that is compiled on other systems than Linux.
+# Sources of the client, which is all that is compiled on other systems than Linux, and with
+# CONGREVE_CLIENT_ONLY=1.
 PORTABLE: list[str] = TOOL["congreve"]["portable"]
+CLIENT_ONLY = sys.platform != "linux" or os.environ.get("CONGREVE_CLIENT_ONLY", "") not in ("", "0")
 NAMESPACE = Path("build/namespace")
 # What compiled modules have in common (memoryviews, functions, exceptions); Cython generates it.
 SHARED = "congreve.base.cython_shared"
@@ -115,7 +117,7 @@ def extensions() -> list[Extension]:
         )
         for package, folder in PACKAGE_DIR.items()
         for source in sorted(Path(folder).rglob("*.pyx"))
-        if sys.platform == "linux" or any(map(source.match, PORTABLE))
+        if not CLIENT_ONLY or any(map(source.match, PORTABLE))
         if source.parent not in LIBRARIES or has_header(LIBRARIES[source.parent])
     ]
     if not found:

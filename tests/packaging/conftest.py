@@ -8,15 +8,17 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "packaging"
-PACKAGES: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-    "setuptools"
-]["package-dir"]
+TOOL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+PACKAGES: dict[str, str] = TOOL["setuptools"]["package-dir"]
+PORTABLE: list[str] = TOOL["congreve"]["portable"]
 NEWEST_MINOR = 14
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
@@ -49,15 +51,14 @@ class Python:
     def environment(self, name: str, *packages: str | Path) -> Path:
         """The `bin` of a new environment with nothing but these packages."""
         place = self._folder / name
-        run(self.python, "-m", "venv", place)
-        python = place / "bin" / "python"
-        run(python, "-m", "pip", "--quiet", "install", *packages)
+        run(self.python, "-m", "venv", "--without-pip", place)
+        pip("--python", place / "bin" / "python", "install", *packages)
         return place / "bin"
 
-    def wheel(self) -> Path:
-        """The wheel for this interpreter. Its modules stay in build/, where the next run compiles
-        only what has changed; they are not optimized, because only their presence matters."""
-        tools = self.environment("tools", "setuptools>=77", "Cython>=3.1,<4")
+    def client_wheel(self) -> Path:
+        """A wheel for this interpreter with the compiled modules of the client alone. They stay in
+        build/, where the next run compiles only what has changed, and are not optimized: only
+        their presence matters."""
         tag = run(self.python, "-c", "import sys; print(sys.implementation.cache_tag)").strip()
         build = ROOT / "build" / f"packaging-{tag}"
         build.mkdir(parents=True, exist_ok=True)
@@ -66,13 +67,30 @@ class Python:
         # Python files of a package that has moved would stay.
         for old in (build / "lib").rglob("*.py"):
             old.unlink()
+        # With the checkout's Cython. Those .pxd files that a new one brings would be newer than all
+        # generated C: every module would be generated, and compiled for this Python, again.
         run(
-            *(tools / "python", "-m", "pip", "wheel", "--quiet", "--no-deps"),
+            *(self.python, "-m", "pip", "wheel", "--quiet", "--no-deps"),
             *("--no-build-isolation", "--wheel-dir", self._folder, "."),
+            PYTHONPATH=sysconfig.get_path("purelib"),
             CONGREVE_CFLAGS="-O0 -g0",
+            CONGREVE_CLIENT_ONLY="1",
             DIST_EXTRA_CONFIG=str(configuration),
         )
-        return repair(next(self._folder.glob("congreve-*.whl")))
+        return next(self._folder.glob("congreve-*.whl"))
+
+    def check_generated(self, sources: Iterable[Path]) -> None:
+        """Check that the C files of these modules, which the checkout's build generated, are
+        correct for this interpreter's headers, without code from them."""
+        headers = run(self.python, "-c", "import sysconfig; print(sysconfig.get_path('include'))")
+        for folder, modules in groupby(sorted(sources), lambda source: source.parent):
+            generated = [
+                ROOT / "build/cython" / module.relative_to(ROOT).with_suffix(".c")
+                for module in modules
+            ]
+            # An extension that calls a function which is gone links all the same.
+            check = ("gcc", "-fsyntax-only", "-Werror=implicit-function-declaration")
+            run(*check, f"-I{headers.strip()}", f"-I{folder}", *generated)
 
 
 def repair(wheel: Path) -> Path:
