@@ -2,7 +2,7 @@
 
 import ssl as tls
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 from congreve.remoting.messages.signature import Credentials
 
@@ -26,6 +26,9 @@ def check_options(client: object, given: Mapping[str, object], known: type) -> N
             names = [*known.__annotations__, *signature(type(client)).parameters]
             close = get_close_matches(name, names, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
+            for settings in get_args(known.__annotations__.get("settings")):
+                if name in getattr(settings, "__struct_fields__", ()):
+                    hint = f"; use settings={settings.__name__}({name}=...)"
             raise TypeError(
                 f"{type(client).__name__}() got an unexpected keyword argument {name!r}{hint}"
             )

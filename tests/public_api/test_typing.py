@@ -111,6 +111,12 @@ def test_errors_name_the_class_that_the_user_wrote(client: Any, given: dict[str,
         client("127.0.0.1:9876", **given, namespac="n")
 
 
+@pytest.mark.parametrize("client", [PushConsumer, SyncPushConsumer, SyncLitePullConsumer])
+def test_errors_name_the_place_of_a_setting(client: Any) -> None:
+    with pytest.raises(TypeError, match=r"; use settings=ConsumerSettings\(max_reconsume_times="):
+        client("127.0.0.1:9876", group="g", topics={"T": "*"}, max_reconsume_times=3)
+
+
 def test_errors_of_a_subclass_name_it() -> None:
     class Orders(PushConsumer):
         pass
