@@ -14,7 +14,7 @@ import pytest
 from tests.console.commands import TIMEOUT_S
 from tests.console.conftest import Daemon
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
 BIN = str(Path(sys.executable).parent)
 

@@ -1,6 +1,7 @@
 """The blocks of README.md, docs/ and deploy/: commands, settings and programs that exist.
 
-Other tests run the blocks of client.md, embedding.md, spark.md, testing.md and moving.md.
+Other tests run them: test_shell.py those of shell, and those of a page the tests of its matter
+(client.md, embedding.md, spark.md, testing.md, moving.md).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from congreve.broker.config import all_settings
 from congreve.broker.foreign_keys import FOREIGN_KEYS
 from congreve.console.main import cli
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "deploy" / "README.md"]
 BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ENDS = {"|", "||", "&&", ";", "&", ">", "2>", ">>", "<"}
