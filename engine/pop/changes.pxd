@@ -1,10 +1,10 @@
 # What pops and acknowledgements change, for code without the GIL. The caller holds the mutex, and
 # does not wait for the GIL meanwhile.
-from libc.stdint cimport int8_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
 from congreve.engine.pop.journal cimport Journal
-from congreve.engine.pop.state cimport DueHeap, Out, Window
+from congreve.engine.pop.state cimport DueHeap, Out, Window, WindowTable
 
 
 # As Answer of results.py; then what is an exception in Python.
@@ -23,6 +23,8 @@ cdef struct Pops:
     pthread_mutex_t mutex
     DueHeap heap
     Journal journal
+    WindowTable windows
+    Window *noted       # the first of those in which settle_named() has settled messages
     int64_t out         # messages
     int64_t store_max   # messages
     int64_t window_max
@@ -33,6 +35,10 @@ cdef struct Pops:
 cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *offsets,
                   int64_t count, int64_t upto) noexcept nogil
 cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+# The same in the window of this name, for lanes: DONE only for a message that waits and is in no
+# ordered pop, else nothing is changed.
+cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
+                          int64_t pop_ms) noexcept nogil
 # The same for many; their outcomes.
 cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,
                      int64_t pop_ms, int8_t *outcomes) noexcept nogil
@@ -44,5 +50,7 @@ cdef Outcome reset(Pops *pops, Window *window, int64_t offset) noexcept nogil
 cdef Outcome drop(Pops *pops, Window *window) noexcept nogil
 # Repeats an entry of the journal that is neither WINDOW nor DROPPED.
 cdef Outcome repeat(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil
+# Drops the window, without an entry of the journal.
+cdef void discard(Pops *pops, Window *window) noexcept nogil
 # Drops what is out, without an entry of the journal.
 cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil

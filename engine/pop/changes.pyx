@@ -1,6 +1,6 @@
 """What pops and acknowledgements change in windows, heap and journal (changes.pxd)."""
 
-from libc.stdint cimport INT16_MAX, int8_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT16_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from congreve.base.cursor cimport load_i16, load_i32, load_i64
@@ -35,6 +35,7 @@ from congreve.engine.pop.window cimport (
     set_due,
     settle_out,
 )
+from congreve.engine.pop.window_table cimport remove_window, window_named
 
 cdef enum:
     PREFETCHED = 32     # messages, in different places of memory
@@ -114,6 +115,25 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
     return DONE
 
 
+cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
+                          int64_t pop_ms) noexcept nogil:
+    cdef Window *window = window_named(&pops.windows, name, length)
+    cdef int64_t slot
+    cdef Out *out
+    cdef Outcome outcome
+    if window == NULL:
+        return UNKNOWN
+    outcome = find(window, offset, pop_ms, &out, &slot)
+    if outcome != DONE:
+        return outcome
+    if out.state != WAITING or out.ordered:
+        return STALE
+    outcome = settle(pops, window, offset, pop_ms)
+    if outcome == DONE and not window.noted:
+        window.noted, window.noted_after, pops.noted = True, pops.noted, window
+    return outcome
+
+
 cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,
                      int64_t pop_ms, int8_t *outcomes) noexcept nogil:
     cdef int64_t i
@@ -168,9 +188,22 @@ cdef Outcome drop(Pops *pops, Window *window) noexcept nogil:
         return NO_MEMORY
     put_window(&pops.journal, window, begin_of(window))
     put_dropped(&pops.journal)
-    clear(pops, window, window.next)
-    window.dropped = True
+    discard(pops, window)
     return DONE
+
+
+cdef void discard(Pops *pops, Window *window) noexcept nogil:
+    cdef Window **at = &pops.noted
+    clear(pops, window, window.next)
+    remove_window(&pops.windows, window)
+    while at[0] != NULL:
+        if at[0] == window:
+            at[0] = window.noted_after
+        else:
+            at = &at[0].noted_after
+    window.noted, window.dropped = False, True
+    # No entry continues one of it: a window at its address may be another one.
+    pops.journal.window = NULL
 
 
 cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil:

@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, UINT32_MAX, int8_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -14,12 +14,13 @@ from congreve.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from congreve.base.slices cimport slice_of
 from congreve.engine.pop.changes cimport (
     DONE,
     DROPPED_WINDOW,
     FULL,
     NO_MEMORY,
-    clear,
+    discard,
     drop,
     extend,
     give_back,
@@ -32,8 +33,10 @@ from congreve.engine.pop.changes cimport (
 from congreve.engine.pop.due_heap cimport give_due
 from congreve.engine.pop.journal cimport DROPPED, WINDOW, Journal, entry_size, in_range
 from congreve.engine.pop.snapshot cimport put_state
-from congreve.engine.pop.state cimport Found, Out
+from congreve.engine.pop.state cimport Found, Out, Window
 from congreve.engine.pop.window cimport begin_of, out_from
+from congreve.engine.pop.window_table cimport NAME_FIXED, add_window, put_name
+from congreve.records.byte_table cimport key_of
 
 import numpy
 
@@ -65,6 +68,7 @@ cdef class InFlight:
 
     def __dealloc__(self):
         free(self.pops.heap.chunks)
+        free(self.pops.windows.slots)
         release(&self.pops.journal.entries)
         pthread_mutex_destroy(&self.pops.mutex)
 
@@ -93,14 +97,15 @@ cdef class InFlight:
         window.owner = self
         window.pops = &self.pops
         window.group, window.topic, window.queue_id = group, topic, queue_id
-        window.name = b"".join((
-            bytes((WINDOW,)), queue_id.to_bytes(4), len(group_bytes).to_bytes(2),
-            len(topic_bytes).to_bytes(2), group_bytes, topic_bytes,
-        ))
-        window.state.name = window.name
-        window.state.name_length = len(window.name)
+        window.name = name_of(group_bytes, topic_bytes, queue_id)
+        window.state.key = key_of(window.name, <int32_t> len(window.name))
         window.state.owner = <void *> window
         window.state.next = begin
+        pthread_mutex_lock(&self.pops.mutex)
+        added = add_window(&self.pops.windows, &window.state)
+        pthread_mutex_unlock(&self.pops.mutex)
+        if not added:
+            raise MemoryError
         self.windows[group, topic, queue_id] = window
         return window
 
@@ -111,6 +116,20 @@ cdef class InFlight:
     def all_windows(self):
         """All windows, as a list."""
         return list(self.windows.values())
+
+    def settled_windows(self):
+        """The windows in which lanes have settled messages since the last call."""
+        cdef Window *window
+        found = []
+        pthread_mutex_lock(&self.pops.mutex)
+        try:
+            while self.pops.noted != NULL:
+                window = self.pops.noted
+                found.append(<object> window.owner)
+                window.noted, self.pops.noted = False, window.noted_after
+        finally:
+            pthread_mutex_unlock(&self.pops.mutex)
+        return found
 
     def drop_topic(self, str topic):
         """Drop the windows of a topic."""
@@ -254,9 +273,7 @@ cdef class InFlight:
                 size = entry_size(at, end - at)
                 pthread_mutex_lock(&self.pops.mutex)
                 if at[0] == DROPPED:
-                    clear(&self.pops, &window.state, window.state.next)
-                    window.state.dropped = True
-                    self.pops.journal.window = NULL
+                    discard(&self.pops, &window.state)
                     outcome = DONE
                 else:
                     outcome = repeat(&self.pops, &window.state, at)
@@ -272,6 +289,12 @@ cdef class InFlight:
                     del self.windows[window.group, window.topic, window.queue_id]
             at += size
         return 0
+
+
+cdef bytes name_of(bytes group, bytes topic, int queue_id):
+    name = bytearray(NAME_FIXED + len(group) + len(topic))
+    put_name(name, slice_of(group), slice_of(topic), queue_id)
+    return bytes(name)
 
 
 # The group and topic of a WINDOW entry, which is at byte `place` of its body.

@@ -9,7 +9,7 @@ from congreve.engine.pop.state cimport Out, Window
 
 
 cdef bint reserve(Journal *journal, const Window *window, int64_t size) noexcept nogil:
-    cdef int64_t wanted = journal.entries.used + window.name_length + 8 + size
+    cdef int64_t wanted = journal.entries.used + window.key.length + 8 + size
     return wanted <= journal.entries.size or make_room(&journal.entries, wanted * 2)
 
 
@@ -24,9 +24,9 @@ cdef void put_window(Journal *journal, const Window *window, int64_t begin) noex
     cdef uint8_t *at
     if journal.window == window:
         return
-    at = put(journal, window.name_length + 8)
-    memcpy(at, window.name, window.name_length)
-    store_i64(at + window.name_length, begin)
+    at = put(journal, window.key.length + 8)
+    memcpy(at, window.key.bytes, window.key.length)
+    store_i64(at + window.key.length, begin)
     journal.window = window
 
 

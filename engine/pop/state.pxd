@@ -2,6 +2,8 @@
 # heap of all chunks says which of them has the next message that is due.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+from congreve.records.byte_table cimport Key
+
 
 cdef enum OutState:
     WAITING             # for its acknowledgement, or for its time
@@ -36,22 +38,30 @@ cdef struct Slot:
 
 
 cdef struct Window:
+    Key key             # its name: how an entry of the journal begins
     Slot *slots         # in use: from `slot_first` to `slot_end`
     int64_t slot_first
     int64_t slot_end
     int64_t slot_room
     int64_t next        # the first offset that no pop has taken
     int64_t out         # messages
-    const uint8_t *name     # how an entry of the journal names it
-    int32_t name_length
     void *owner         # the PopWindow
     bint dropped
+    bint noted          # it is in the list of those in which lanes have settled messages
+    Window *noted_after
 
 
 # A message that is due.
 cdef struct Found:
     void *owner         # of its window
     Out out
+
+
+# All windows, by their names.
+cdef struct WindowTable:
+    Key **slots
+    int64_t capacity
+    int64_t count
 
 
 # The chunk with the least due_ms first.
