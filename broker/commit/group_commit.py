@@ -18,6 +18,8 @@ from congreve.remoting.transport.connection import Connection
 
 _HELD = struct.Struct("=qq6i")
 """HandlerAnswer in lane_commit.pxd: the log's end, when it was stored (ns), requests by kind."""
+NOT_COUNTED = -1
+"""Instead of the code of a request that PutTimes does not count."""
 
 
 class GroupCommit:
@@ -41,9 +43,19 @@ class GroupCommit:
         """The answer; None if the lane sends it when the log up to `upto` is durable."""
         if not self._waits or request.is_oneway or upto <= 0:
             return answer
-        head = _HELD.pack(upto, time.monotonic_ns(), *requests_of(request.code))
-        connection.tell_lane(HOLD_KIND, head + answer.encode())
+        self._hold(connection, answer.encode(), upto, request.code)
         return None
+
+    def send(self, connection: Connection, answers: bytes, upto: int) -> None:
+        """Send encoded answers when the log up to `upto` is durable."""
+        if self._waits and upto > 0:
+            self._hold(connection, answers, upto, NOT_COUNTED)
+        else:
+            connection.write(answers)
+
+    def _hold(self, connection: Connection, answers: bytes, upto: int, code: int) -> None:
+        head = _HELD.pack(upto, time.monotonic_ns(), *requests_of(code))
+        connection.tell_lane(HOLD_KIND, head + answers)
 
     def not_durable(self, answers: bytes, errno: int) -> bytes:
         """Answers that are not confirmed; `errno` is one, or a CommitFailure."""

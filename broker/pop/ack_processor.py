@@ -53,14 +53,20 @@ class AckMessageProcessor:
         """Settle one message."""
         header = AckMessageRequestHeader.read(request)
         handle = _handle(header.extra_info)
-        window = self._window(header)
-        answer = window.ack(header.offset, handle.pop_ms)
-        expired = handle.pop_ms + handle.invisible_ms <= self._clock.now()
-        if answer is not Answer.DONE and (answer is not Answer.REPEATED or expired):
-            raise _not_held(header.extra_info, answer)
-        if answer is Answer.DONE:
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        window = self._pops.in_flight.find(group, topic, queue_id)
+        if window is not None and window.ack(header.offset, handle.pop_ms) is Answer.DONE:
             self._pops.settled(window, ordered=handle.revive_queue_id == ORDERED_REVIVE_QUEUE_ID)
+        else:
+            self._check_repeated(header, handle)
         self._pops.journal.answer(request, connection, request.reply(ResponseCode.SUCCESS))
+
+    def _check_repeated(self, header: AckMessageRequestHeader, handle: PopHandle) -> None:
+        """Raise RefusedError, unless it repeats an acknowledgement before the handle's end."""
+        answer = self._window(header).ack(header.offset, handle.pop_ms)
+        expired = handle.pop_ms + handle.invisible_ms <= self._clock.now()
+        if answer is not Answer.REPEATED or expired:
+            raise _not_held(header.extra_info, answer)
 
     def batch_ack(self, request: RemotingCommand, connection: Connection) -> None:
         """Settle messages of several pops; those of handles that are not valid come again."""

@@ -15,6 +15,7 @@ import msgspec
 
 from congreve.base.clock import Clock
 from congreve.broker.commit.group_commit import GroupCommit
+from congreve.broker.commit.recode import recode
 from congreve.broker.metadata.state_writer import StateWriter
 from congreve.engine.errors import StoreError
 from congreve.engine.pop.in_flight import InFlight
@@ -79,6 +80,7 @@ class PopJournal:
         self.writer = StateWriter(self._file, self._snapshot, self._confirmed)
         """The writer of pops.json."""
         self._held: list[Held] = []
+        self._encoded: list[tuple[Connection, bytes]] = []
         self._unwritten = b""  # entries that the store has refused so far
         self._scheduled = False
         self._next = 0  # the queue offset after the last record
@@ -103,6 +105,11 @@ class PopJournal:
         All answers of one iteration of the event loop share a record.
         """
         self._held.append(Held(request, connection, answer, waits))
+        self.changed()
+
+    def answer_encoded(self, connection: Connection, answers: bytes) -> None:
+        """Send answers that lanes have encoded after the entries so far are durable in the log."""
+        self._encoded.append((connection, answers))
         self.changed()
 
     def changed(self) -> None:
@@ -141,20 +148,33 @@ class PopJournal:
         written = self.write()
         for each in held:
             self._send(each, written)
+        encoded, self._encoded = self._encoded, []
+        for connection, answers in encoded:
+            self._send_encoded(connection, answers, written)
 
     def _send(self, held: Held, written: bool) -> None:
         if held.request.is_oneway:
             return
         answer: RemotingCommand | None = held.answer
         if not written:
-            reason = self._store.trouble() or "the log has no room"
-            answer = held.request.reply(
-                ResponseCode.SERVICE_NOT_AVAILABLE, f"the store refuses the change: {reason}"
-            )
+            answer = held.request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, self._refusal())
         elif held.waits and self.group_commit is not None:
             answer = self.group_commit.answer(held.request, held.connection, held.answer, self._end)
         if answer is not None:
             held.connection.send(answer)
+
+    def _send_encoded(self, connection: Connection, answers: bytes, written: bool) -> None:
+        if not written:
+            refused = recode(answers, ResponseCode.SERVICE_NOT_AVAILABLE, self._refusal())
+            connection.write(refused)
+        elif self.group_commit is not None:
+            self.group_commit.send(connection, answers, self._end)
+        else:
+            connection.write(answers)
+
+    def _refusal(self) -> str:
+        reason = self._store.trouble() or "the log has no room"
+        return f"the store refuses the change: {reason}"
 
     # --- the file
 

@@ -12,6 +12,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.journal import PopJournal
+from congreve.broker.pop.lane_acks import LaneAcks
 from congreve.broker.pop.redelivery import PopRedelivery, original_topic
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
@@ -24,6 +25,7 @@ from congreve.records.message.topics import RETRY_PREFIX, pop_retry_topic
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.bodies import TopicConfig
+from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +176,19 @@ class Pops:
         if ordered and not window.out:
             self._attempts.pop((window.group, window.topic, window.queue_id), None)
             self.waiting.wake((window.group, window.topic))
+
+    def lane_acks(self) -> LaneAcks:
+        """The acknowledgements of one more lane."""
+        return LaneAcks(self.in_flight)
+
+    def settled_in_lane(self, connection: object, answers: bytes) -> None:
+        """Report messages that a lane has settled, and their encoded answers."""
+        for window in self.in_flight.settled_windows():
+            self.commit(window)
+        if answers and isinstance(connection, Connection):
+            self.journal.answer_encoded(connection, answers)
+        else:
+            self.journal.changed()
 
     def is_attempt(self, window: PopWindow, attempt_id: str | None) -> bool:
         """Whether the receiver of the ordered batch that is out asks again."""

@@ -21,6 +21,7 @@ from congreve.broker.figures.message_counts cimport (
 from congreve.broker.figures.put_times cimport RPC_BATCH, RPC_SEND, RPC_SEND_V2
 from congreve.broker.requests.answer_buffer cimport (
     allocate_answers,
+    grow_answers,
     has_room,
     put_busy,
     put_send_answer,
@@ -107,6 +108,9 @@ cdef class SendPath:
         return 0
 
     # --- without the append lock
+
+    cdef int grow_answers(self) except -1:
+        return grow_answers(&self.answers, self.wanted_bytes)
 
     cdef Stop prepare(self, const Frame *frame, const Header *header,
                       const SendHeader *fields) noexcept nogil:

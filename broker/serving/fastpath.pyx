@@ -19,6 +19,7 @@ from congreve.broker.requests.answer_buffer cimport has_room, put_success
 from congreve.broker.requests.arrivals cimport note_arrival
 from congreve.broker.requests.prepared cimport clear_prepared
 from congreve.broker.requests.stops cimport (
+    STOP_ACK,
     STOP_ALONE,
     STOP_PYTHON,
     STOP_DONE,
@@ -44,7 +45,7 @@ from congreve.broker.transaction.fast cimport (
 )
 from congreve.engine.log.commit_log cimport Appended
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
-from congreve.remoting.wire.fast_headers cimport is_pull, is_send
+from congreve.remoting.wire.fast_headers cimport ACK_MESSAGE, is_pull, is_send
 from congreve.remoting.wire.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -153,6 +154,8 @@ cdef class FastPath:
             return self.sends.prepare(&self.frame, &self.header, &self.send_header)
         if is_pull(self.header.code):
             return STOP_PULL
+        if self.header.code == ACK_MESSAGE:
+            return STOP_ACK
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 
     cdef bint is_permitted(self) noexcept nogil:

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.broker.commit.lane_commit cimport LaneCommit
+from congreve.broker.pop.lane_acks cimport LaneAcks
 from congreve.broker.pull.lanes.pulls cimport LanePulls
 from congreve.broker.requests.stops cimport Stop
 from congreve.broker.send.fast cimport SendPath
@@ -20,6 +21,7 @@ cdef class LaneServer(LaneSink):
     """The fast path of this lane."""
     cdef readonly LanePulls pulls
     """The pulls of this lane."""
+    cdef LaneAcks acks
     cdef SendPath sends             # of `path`
     cdef RestingConnections resting
     cdef KeyIndex index             # None if the store has no index
@@ -37,6 +39,7 @@ cdef class LaneServer(LaneSink):
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 
+    cdef bint serve_ack(self, LaneConnection *connection) noexcept nogil
     cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef bint resume(self, Stop stop) noexcept nogil
     cdef bint resume_with_gil(self, Stop stop) noexcept with gil

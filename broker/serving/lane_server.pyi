@@ -1,5 +1,6 @@
 from typing import final
 
+from congreve.broker.pop.lane_acks import LaneAcks
 from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.broker.serving.fastpath import FastPath
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -12,6 +13,7 @@ APPENDED_KIND: int
 NOT_DURABLE_KIND: int
 PULL_ENDED_KIND: int
 PULL_UNREADABLE_KIND: int
+ACKNOWLEDGED_KIND: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 
@@ -29,6 +31,7 @@ class LaneServer(LaneSink):
         self,
         path: FastPath,
         pulls: LanePulls,
+        acks: LaneAcks,
         store: MessageStore,
         *,
         posts_appends: bool,

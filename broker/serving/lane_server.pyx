@@ -15,9 +15,9 @@ from congreve.base.slices cimport Slice
 from congreve.broker.commit.lane_commit cimport HOLD, LaneCommit
 from congreve.broker.pull.lanes.pulls cimport SERVE_AGAIN
 from congreve.broker.quotas.send_quota cimport REST_MS
-from congreve.broker.requests.answer_buffer cimport grow_answers
 from congreve.broker.requests.arrivals cimport ARRIVALS_MAX, Arrivals
 from congreve.broker.requests.stops cimport (
+    STOP_ACK,
     STOP_PYTHON,
     STOP_DONE,
     STOP_NOTIFY,
@@ -48,6 +48,7 @@ cdef enum:
     NOT_DURABLE = entry_kinds.OF_SINK + 2
     PULL_ENDED = entry_kinds.OF_SINK + 3
     PULL_UNREADABLE = entry_kinds.OF_SINK + 4
+    ACKNOWLEDGED = entry_kinds.OF_SINK + 5
     ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
     DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
     END_PULLS = entry_kinds.TO_SINK + 2
@@ -63,6 +64,9 @@ PULL_ENDED_KIND = PULL_ENDED
 """A pull that the loop answers now, with any result; see LanePulls for the number."""
 PULL_UNREADABLE_KIND = PULL_UNREADABLE
 """A pull whose messages must be read from disk, or its queue repaired, behind its progress."""
+
+ACKNOWLEDGED_KIND = ACKNOWLEDGED
+"""Answers to acknowledgements of popped messages, which wait for the journal of pops."""
 
 
 def queues_of(bytes data not None):
@@ -86,11 +90,12 @@ cdef class LaneServer(LaneSink):
     (RocketMQ: SendMessageProcessor.)
     """
 
-    def __init__(self, FastPath path not None, LanePulls pulls not None, store, *,
+    def __init__(self, FastPath path not None, LanePulls pulls not None, LaneAcks acks not None,
+                 store, *,
                  bint posts_appends, ConfirmOffset confirm not None, double timeout_s,
                  LaneServer leader=None):
         self.path, self.sends = path, path.sends
-        self.pulls = pulls
+        self.pulls, self.acks = pulls, acks
         pulls.times = path.put_times
         self.store = store
         self.index = store.index
@@ -150,6 +155,7 @@ cdef class LaneServer(LaneSink):
         self.sends.born_host.port = connection.port
         self.sends.accepting = self.accepting
         self.path.begin_chunk()
+        self.acks.begin_chunk()
         self.path.stages.arrived = min(lane.now_ms * 1_000_000, self.path.stages.begun)
         while True:
             stop = self.path.run(data, available)
@@ -159,7 +165,12 @@ cdef class LaneServer(LaneSink):
                 self.path.at += self.path.frame.size
                 if connection.peer_slow or connection.fd < 0:
                     break
-            elif stop == STOP_PYTHON or stop == STOP_PULL or not self.resume(stop):
+            elif stop == STOP_ACK and self.serve_ack(connection):
+                self.path.at += self.path.frame.size
+            elif (
+                stop == STOP_PYTHON or stop == STOP_PULL or stop == STOP_ACK
+                or not self.resume(stop)
+            ):
                 if not self.pass_on(lane, connection):
                     break
                 self.path.at += self.path.frame.size
@@ -176,6 +187,11 @@ cdef class LaneServer(LaneSink):
     cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil:
         return not connection.ordered and self.pulls.serve(
             lane, connection, &self.path.frame, &self.path.header
+        )
+
+    cdef bint serve_ack(self, LaneConnection *connection) noexcept nogil:
+        return self.accepting and not connection.ordered and self.acks.serve(
+            &self.path.frame, &self.path.header
         )
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
@@ -244,7 +260,7 @@ cdef class LaneServer(LaneSink):
             elif stop == STOP_QUEUE_ROOM:
                 return self.make_room()
             elif stop == STOP_ANSWER_BUFFER:
-                grow_answers(&self.sends.answers, self.sends.wanted_bytes)
+                self.sends.grow_answers()
             else:
                 with self.path.log.lock:
                     self.path.log.next_segment()
@@ -318,6 +334,9 @@ cdef class LaneServer(LaneSink):
                     &self.path.stages, &self.sends.answered, now, connection.address,
                     connection.address_length, connection.port,
                 )
+        if self.acks.served:
+            lane.post(ACKNOWLEDGED, connection.id, self.acks.answers.data,
+                      self.acks.answers.used, 0)
         self.pulls.flush(lane, connection)
         self.pulls.count_answers(connection, &self.path.stages)
         if self.sends.appended_end:

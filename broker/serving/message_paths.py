@@ -24,6 +24,7 @@ from congreve.broker.requests.settings import fast_path_settings, follow_topics
 from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.serving.fastpath import FastPath
 from congreve.broker.serving.lane_server import (
+    ACKNOWLEDGED_KIND,
     APPENDED_KIND,
     ARRIVED_KIND,
     PULL_ENDED_KIND,
@@ -108,6 +109,7 @@ class MessagePaths:
         return LaneServer(
             self._new_fast_path(),
             pulls,
+            self._managers.pops.lane_acks(),
             store,
             posts_appends=store.flush_timer.wants_wake,
             confirm=self._confirm,
@@ -146,6 +148,8 @@ class MessagePaths:
                 self._arrived(queue)
         elif kind == APPENDED_KIND:
             self._managers.store.after_append(self._managers.store.log.max_offset)
+        elif kind == ACKNOWLEDGED_KIND:
+            self._managers.pops.settled_in_lane(protocol, data)
         elif not isinstance(protocol, Connection):
             pass  # it has been closed
         elif kind == PULL_ENDED_KIND:

@@ -128,10 +128,10 @@ cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64
         return outcome
     if out.state != WAITING or out.ordered:
         return STALE
-    outcome = settle(pops, window, offset, pop_ms)
-    if outcome == DONE and not window.noted:
+    if not window.noted:
         window.noted, window.noted_after, pops.noted = True, pops.noted, window
-    return outcome
+        window.noted_begin = begin_of(window)
+    return settle(pops, window, offset, pop_ms)
 
 
 cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,
@@ -209,7 +209,7 @@ cdef void discard(Pops *pops, Window *window) noexcept nogil:
 cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil:
     pops.out -= window.out
     clear_window(&pops.heap, window)
-    window.next = next
+    window.next = window.noted_begin = next
 
 
 # --- replay

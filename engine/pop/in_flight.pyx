@@ -327,9 +327,14 @@ cdef class PopWindow:
 
     @property
     def begin(self):
-        """The first offset that is not settled."""
+        """The first offset that is not settled.
+
+        It moves for what lanes have settled when settled_windows() has returned the window.
+        """
         pthread_mutex_lock(&self.pops.mutex)
         cdef int64_t begin = begin_of(&self.state)
+        if self.state.noted:
+            begin = self.state.noted_begin
         pthread_mutex_unlock(&self.pops.mutex)
         return begin
 

@@ -48,6 +48,7 @@ cdef struct Window:
     void *owner         # the PopWindow
     bint dropped
     bint noted          # it is in the list of those in which lanes have settled messages
+    int64_t noted_begin     # its begin before that
     Window *noted_after
 
 

@@ -9,7 +9,10 @@ cdef enum:
     SEND_BATCH_MESSAGE = 320
     PULL_MESSAGE = 11
     LITE_PULL_MESSAGE = 361
+    ACK_MESSAGE = 200051
     SEND_FIELDS = 13            # short names a to m
+    HANDLE_PARTS = 8
+    ORDERED_REVIVE_QUEUE_ID = 999   # in handles of ordered pops
 
 cdef struct SendHeader:         # docs/formats/frame.md, long and short names alike
     Slice producer_group
@@ -39,6 +42,15 @@ cdef struct PullHeader:         # docs/formats/frame.md
     int64_t sub_version
     bint complete
 
+cdef struct AckHeader:          # AckMessageRequestHeader, and numbers of its handle
+    Slice consumer_group
+    Slice topic
+    int32_t queue_id
+    int64_t offset
+    int64_t pop_ms
+    bint ordered
+    bint complete
+
 
 cdef inline bint is_send(int32_t code) noexcept nogil:
     return code == SEND_MESSAGE_V2 or code == SEND_MESSAGE or code == SEND_BATCH_MESSAGE
@@ -54,3 +66,4 @@ cdef void send_places(const Header *header, int8_t *places) noexcept nogil
 cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil
 cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil
 cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil
+cdef void read_ack_header(const Header *header, AckHeader *ack) noexcept nogil

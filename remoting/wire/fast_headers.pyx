@@ -5,7 +5,7 @@ decodes it.
 """
 
 from libc.stdint cimport uint8_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memchr, memcmp, memset
 
 from congreve.remoting.wire.json_text cimport parse_int32, parse_integer
 
@@ -147,3 +147,81 @@ cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogi
         elif equals(key, b"expressionType", 14):
             pull.expression_type = value
     pull.complete = good and seen == PULL_REQUIRED
+
+
+cdef enum AckField:
+    ACK_GROUP = 1
+    ACK_TOPIC = 2
+    ACK_QUEUE_ID = 4
+    ACK_HANDLE = 8
+    ACK_OFFSET = 16
+    ACK_REQUIRED = 31
+
+
+cdef void read_ack_header(const Header *header, AckHeader *ack) noexcept nogil:
+    cdef int32_t i
+    cdef Slice key
+    cdef Slice value
+    cdef bint good = True
+    cdef int32_t seen = 0
+    memset(ack, 0, sizeof(AckHeader))
+    for i in range(header.count):
+        key = header.fields[i].key
+        value = header.fields[i].value
+        if equals(key, b"consumerGroup", 13):
+            ack.consumer_group = value
+            seen |= ACK_GROUP
+        elif equals(key, b"topic", 5):
+            ack.topic = value
+            seen |= ACK_TOPIC
+        elif equals(key, b"queueId", 7):
+            good &= parse_int32(value, &ack.queue_id)
+            seen |= ACK_QUEUE_ID
+        elif equals(key, b"extraInfo", 9):
+            good &= read_handle(value, ack)
+            seen |= ACK_HANDLE
+        elif equals(key, b"offset", 6):
+            good &= parse_integer(value, &ack.offset)
+            seen |= ACK_OFFSET
+    ack.complete = good and seen == ACK_REQUIRED
+
+
+cdef enum HandlePart:
+    HANDLE_POP_TIME = 1
+    HANDLE_REVIVE_QUEUE = 3
+    HANDLE_KIND = 4
+    HANDLE_BROKER = 5
+    HANDLE_QUEUE = 6
+
+
+# The numbers of a handle: start offset, pop time, invisible time, revive queue id, kind of topic,
+# broker name, queue id, offset, and what may follow them.
+cdef bint read_handle(Slice text, AckHeader *ack) noexcept nogil:
+    cdef const uint8_t *at = text.data
+    cdef const uint8_t *end = text.data + text.length
+    cdef const uint8_t *space
+    cdef int64_t ignored
+    cdef int32_t number = 0
+    cdef Slice part
+    cdef int32_t i
+    for i in range(HANDLE_PARTS):
+        if at > end:
+            return False
+        part.data = at
+        space = <const uint8_t *> memchr(at, c" ", end - at)
+        part.length = <int32_t> ((end if space == NULL else space) - at)
+        at = part.data + part.length + 1
+        if i == HANDLE_KIND:
+            if part.length != 1 or not c"0" <= part.data[0] <= c"2":
+                return False
+        elif i == HANDLE_REVIVE_QUEUE or i == HANDLE_QUEUE:
+            if not parse_int32(part, &number):
+                return False
+            if i == HANDLE_REVIVE_QUEUE:
+                ack.ordered = number == ORDERED_REVIVE_QUEUE_ID
+        elif i == HANDLE_POP_TIME:
+            if not parse_integer(part, &ack.pop_ms):
+                return False
+        elif i != HANDLE_BROKER and not parse_integer(part, &ignored):
+            return False
+    return True

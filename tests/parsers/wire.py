@@ -12,6 +12,9 @@ from typing import Any
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Perm
+from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.engine.pop.in_flight import InFlight
+from congreve.engine.pop.limits import PopLimits
 from congreve.remoting.messages import (  # noqa: F401 - all headers
     admin_headers,
     bodies,
@@ -42,6 +45,14 @@ COMMANDS = [
     RemotingCommand(code=0, flag=1, remark='r"\\\n', serialize_type=form).encode()
     for form in (0, 1)
 ]
+
+ACK_FIELDS = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "0",
+    "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 5",
+    "offset": "5",
+}
 
 
 def _frame(mark: int, header: bytes) -> bytes:
@@ -83,6 +94,12 @@ def _wire() -> Iterator[Parser]:
                 seeds,
                 fields=("extFields", "code", "remark", "x") if form == 0 and not name else (),
             )
+    yield Parser(
+        "acknowledgements in lanes",
+        ("broker/pop/lane_acks.pyx", "remoting/wire/fast_headers.pyx"),
+        LaneAcks(InFlight(PopLimits())).take,
+        [RemotingCommand(code=200_051, ext_fields=dict(ACK_FIELDS)).encode()],
+    )
     yield Parser("fastjson", ("remoting/messages/fastjson.py",), fastjson.loads, json_seeds)
 
 

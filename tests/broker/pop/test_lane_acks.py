@@ -1,0 +1,212 @@
+"""Acknowledgements that a lane serves, against the handler, and over TCP."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from congreve.base.clock import ManualClock
+from congreve.broker.errors import RefusedError
+from congreve.broker.pop.ack_processor import AckMessageProcessor
+from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.engine.pop.in_flight import InFlight, PopWindow
+from congreve.engine.pop.limits import PopLimits
+from congreve.engine.pop.results import Answer
+from congreve.records.message.pop_handle import PopHandle, PoppedFrom
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.messages.command import CommandFlag, RemotingCommand
+
+from ..tool import config_of, running
+from .popping import ACK, OK, Member
+
+NOW = 100_000
+POP_MS = NOW - 500
+WINDOWS = [("G", "T", 0), ("G", "T", 1), ("G", "%RETRY%G_T", 0), ("g\u00fc", "t\u00f6pic", 0)]
+
+
+class Handler:
+    """The handler over windows of its own."""
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self.sent: list[RemotingCommand] = []
+        pops: Any = SimpleNamespace(
+            in_flight=in_flight,
+            journal=SimpleNamespace(answer=lambda request, _, answer: self.sent.append(answer)),
+            settled=lambda window, ordered: None,
+        )
+        checks: Any = SimpleNamespace(known_queue=lambda topic, queue_id: None)
+        store: Any = SimpleNamespace(min_offset=lambda *_: 0, max_offset=lambda *_: 100)
+        self.processor = AckMessageProcessor(pops, checks, store, ManualClock(NOW))
+
+    def answer(self, frame: bytes) -> RemotingCommand | None:
+        """The answer; None if the request is refused."""
+        connection: Any = None
+        try:
+            self.processor.ack(RemotingCommand.decode(frame), connection)
+        except (RefusedError, HeaderError):
+            return None
+        return self.sent.pop()
+
+
+def filled(due: bool, extended: bool) -> InFlight:
+    pops = InFlight(PopLimits())
+    for number, key in enumerate(WINDOWS):
+        window = pops.window(*key, 0)
+        window.take(numpy.arange(0, 40, 1 + number % 2), 40, POP_MS, 400 if due else 60_000)
+        window.take(numpy.arange(40, 50), 50, POP_MS + 1, 60_000, ordered=True)
+        window.ack(6, POP_MS)
+        if extended:
+            window.extend(8, POP_MS, POP_MS + 7, 60_000)
+    if due:
+        pops.due(NOW, 30)
+    return pops
+
+
+def state(pops: InFlight) -> list[tuple[Any, ...]]:
+    pops.settled_windows()
+    return [
+        (each.group, each.topic, each.queue_id, each.begin, each.messages_out(0, 99).tolist())
+        for each in pops.all_windows()
+    ]
+
+
+def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from([usual] * 6 + list(others))
+
+
+NUMBERS = ("", "x", "-1", "007", "+3", "9" * 30, "\u0663")
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    group, topic, queue_id = draw(st.sampled_from(WINDOWS))
+    offset = draw(st.integers(-1, 55))
+    pop_ms = draw(mostly(POP_MS, POP_MS + 1, POP_MS + 7))
+    parts = [
+        draw(mostly("0", *NUMBERS)),
+        draw(mostly(str(pop_ms), *NUMBERS)),
+        draw(mostly("60000", "1", *NUMBERS)),
+        draw(mostly("0", "999", "7", *NUMBERS)),
+        draw(mostly("0", "1", "2", "3", "00", "")),
+        draw(mostly("broker-a", "", "\u00e4")),
+        draw(mostly(str(queue_id), *NUMBERS)),
+        draw(mostly(str(offset), *NUMBERS)),
+    ]
+    parts = parts[: draw(mostly(8, 7, 0))] + ["more"] * draw(mostly(0, 1, 2))
+    fields = {
+        "consumerGroup": draw(mostly(group, "H", "")),
+        "topic": draw(mostly(topic, "other", "")),
+        "queueId": draw(mostly(str(queue_id), "1", *NUMBERS)),
+        "extraInfo": " ".join(parts),
+        "offset": draw(mostly(str(offset), *NUMBERS)),
+        "bname": "broker-a",
+    }
+    names = draw(st.permutations(list(fields)))
+    names = names[draw(mostly(0, 1)) :]
+    return RemotingCommand(
+        code=ACK,
+        opaque=draw(st.integers(0, 1 << 31 - 1)),
+        flag=draw(mostly(0, int(CommandFlag.ONEWAY))),
+        ext_fields={name: fields[name] for name in names},
+    ).encode()
+
+
+@settings(deadline=None)
+@given(st.lists(frames(), min_size=1, max_size=12), st.booleans(), st.booleans())
+def test_what_a_lane_answers_the_handler_answers_alike(requests, due, extended) -> None:
+    by_lane, by_handler = filled(due, extended), filled(due, extended)
+    lane, handler = LaneAcks(by_lane), Handler(by_handler)
+    for frame in requests:
+        before = state(by_lane)
+        answer = lane.take(frame)
+        if answer is None:
+            assert state(by_lane) == before
+            Handler(by_lane).answer(frame)
+            handler.answer(frame)
+        else:
+            expected = handler.answer(frame)
+            assert expected is not None
+            if answer:
+                assert RemotingCommand.decode(answer) == RemotingCommand.decode(expected.encode())
+            assert bool(answer) != RemotingCommand.decode(frame).is_oneway
+        assert state(by_lane) == state(by_handler)
+
+
+def request(window: PopWindow, offset: int, pop_ms: int, revive_queue_id: int = 0) -> bytes:
+    handle = PopHandle(
+        start_offset=0,
+        pop_ms=pop_ms,
+        invisible_ms=60_000,
+        revive_queue_id=revive_queue_id,
+        kind=PoppedFrom.of(window.topic),
+        broker_name="b",
+        queue_id=window.queue_id,
+        offset=offset,
+    ).encode()
+    fields = {"consumerGroup": window.group, "topic": window.topic, "extraInfo": handle}
+    fields |= {"queueId": str(window.queue_id), "offset": str(offset)}
+    return RemotingCommand(code=ACK, ext_fields=fields).encode()
+
+
+def test_a_lane_serves_ordinary_acknowledgements_only() -> None:
+    pops = filled(due=False, extended=False)
+    lane = LaneAcks(pops)
+    for window in pops.all_windows():
+        assert lane.take(request(window, 0, POP_MS)) is not None
+        # Repeated, by an older handle, of an ordered pop, of no pop.
+        assert lane.take(request(window, 0, POP_MS)) is None
+        assert lane.take(request(window, 2, POP_MS - 1)) is None
+        assert lane.take(request(window, 2, POP_MS, revive_queue_id=999)) is None
+        assert lane.take(request(window, 41, POP_MS + 1)) is None
+        assert lane.take(request(window, 60, POP_MS)) is None
+    window = pops.window("G", "T", 0, 0)
+    # Its copy may be on its way to the retry topic: only the event loop knows.
+    assert {each.offset for each in pops.due(NOW * 2, 1 << 10) if each.window is window} >= {1, 2}
+    assert lane.take(request(window, 1, POP_MS)) is None
+    pops.drop_group("G")
+    assert lane.take(request(window, 2, POP_MS)) is None
+
+
+def test_the_begin_moves_when_the_loop_learns_of_it() -> None:
+    pops = filled(due=False, extended=False)
+    window = pops.window("G", "T", 0, 0)
+    assert pops.settled_windows() == []
+    for offset in (0, 1):
+        assert LaneAcks(pops).take(request(window, offset, POP_MS)) is not None
+    assert window.ack(2, POP_MS) is Answer.DONE
+    assert window.begin == 0
+    assert pops.settled_windows() == [window]
+    assert window.begin == 3
+    assert pops.settled_windows() == []
+    assert LaneAcks(pops).take(request(window, 3, POP_MS)) is not None
+    window.reset(1)
+    assert window.begin == 1
+    pops.drop_topic("T")
+    assert pops.settled_windows() == []
+
+
+async def test_a_broker_answers_from_the_lane_when_the_journal_is_written(tmp_path, monkeypatch):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=2)
+        for number in range(6):
+            await tool.send("T", b"%d" % number, number % 2)
+        member = Member(tool)
+        found = await member.pop()
+        by_handler = []
+        monkeypatch.setattr(broker.managers.pops, "settled", by_handler.append)
+        for message in found:
+            assert await member.ack(message) == OK
+        assert by_handler == []
+        offsets = broker.managers.metadata.offsets
+        assert offsets.queues("G", "T") == {0: 3, 1: 3}
+        assert broker.managers.pops.in_flight.out == 0
+        # A repeated one is the handler's.
+        assert await member.ack(found[0]) == OK
+        assert await member.pop() == []
+    async with running(config_of(tmp_path)) as (tool, broker):
+        assert broker.managers.pops.in_flight.out == 0
+        assert await Member(tool).pop() == []
