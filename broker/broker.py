@@ -231,6 +231,7 @@ class Broker(Lifecycle):
     def _shown(self) -> None:
         self.managers.delayed.shown()
         self.managers.pops.shown()
+        self.managers.shown.look()
         if self._paths is not None:
             self._paths.show_more()
 

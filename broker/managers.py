@@ -20,6 +20,7 @@ from congreve.broker.pop.processor import PopMessageProcessor
 from congreve.broker.pop.processors import pop_processors
 from congreve.broker.pop.service import Pops
 from congreve.broker.pull.pull_quota import PullQuota
+from congreve.broker.send.shown_log import ShownLog
 from congreve.broker.transaction.transactions import Transactions
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
@@ -66,6 +67,7 @@ class Managers:
             *(config, self.metadata, store, self.stats, clock),
             has_members=self.members.consumers.groups.__contains__,
         )
+        self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False
 

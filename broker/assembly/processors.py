@@ -120,6 +120,7 @@ def _message_processors(
             clients=managers.members.ids,
             store=store,
             group_commit=paths.group_commit,
+            shown=managers.shown,
             clock=managers.clock,
             may_write=may_write,
         ),

@@ -1,7 +1,7 @@
 """Replies to request messages (RocketMQ: ReplyMessageProcessor).
 
-A reply names the client that waits for it. The broker pushes it over that client's connection, and
-stores it in the cluster's reply topic whether it arrived or not.
+A reply names the client that waits for it. The broker stores it in the cluster's reply topic, and
+pushes it over that client's connection; in an elected group when the group has confirmed it.
 """
 
 import logging
@@ -15,6 +15,7 @@ from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.checks import SendChecks, read_send_header, region_fields
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
+from congreve.broker.send.shown_log import ShownLog
 from congreve.engine.errors import StoreError
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
@@ -51,6 +52,7 @@ class ReplyMessageProcessor:
         clients: ClientIds,
         store: MessageStore,
         group_commit: GroupCommit,
+        shown: ShownLog,
         clock: Clock,
         may_write: MayWrite | None = None,
     ) -> None:
@@ -60,6 +62,7 @@ class ReplyMessageProcessor:
         self._clients = clients
         self._store = store
         self._group_commit = group_commit
+        self._shown = shown
         self._clock = clock
         self._reserved = ReservedProperties(may_write)
 
@@ -73,7 +76,7 @@ class ReplyMessageProcessor:
     async def reply(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | None:
-        """Push the reply, store it and answer; None when the answer waits for the disk.
+        """Store the reply, push it and answer; None when the answer waits for the disk.
 
         The answer's code says whether the requester got the reply, its ids say where it is stored.
         """
@@ -88,20 +91,26 @@ class ReplyMessageProcessor:
             return self._answer(request, refused.code, str(refused), {})
         except (HeaderError, RecordError, StoreError) as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
-        fault = await self._push(header, record)
+        put = self._store.put(record) if self._config.store_reply_message_enable else None
+        is_stored = put is not None and put.status is PutStatus.PUT_OK
+        if put is not None and not is_stored:
+            logger.warning("cannot store a reply: %s", put.status.name)
+        if put is not None and is_stored and not await self._is_shown(put.end):
+            fault: str | None = "the reply is stored, but slaves have not confirmed it in time"
+        else:
+            fault = await self._push(header, record)
         code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR
         answered = SendMessageResponseHeader(
             msg_id=NO_MESSAGE_ID, queue_id=record.queue_id, queue_offset=0
         )
-        if not self._config.store_reply_message_enable:
-            return self._answer(request, code, fault, answered.fields() if fault is None else {})
-        put = self._store.put(record)
-        if put.status is not PutStatus.PUT_OK:
-            logger.warning("cannot store a reply: %s", put.status.name)
+        if put is None or not is_stored:
             return self._answer(request, code, fault, answered.fields() if fault is None else {})
         answered.msg_id, answered.queue_offset = put.message_ids, put.queue_offset
         answer = self._answer(request, code, fault, answered.fields())
         return self._group_commit.answer(request, connection, answer, put.end)
+
+    async def _is_shown(self, end: int) -> bool:
+        return await self._shown.wait(end, self._group_commit.timeout_s)
 
     def _answer(
         self, request: RemotingCommand, code: int, remark: str | None, fields: dict[str, str]

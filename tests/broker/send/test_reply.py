@@ -13,6 +13,7 @@ from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.reply_processor import ReplyMessageProcessor
+from congreve.broker.send.shown_log import ShownLog
 from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.property_codec import decode_properties, encode_properties
@@ -49,12 +50,14 @@ class Bench:
         self.store = MessageStore(self.config.store, clock=clock)
         self.store.start()
         self.clients = ClientIds()
+        self.shown, self.commit = ShownLog(self.store.log), GroupCommit(self.config)
         self.replies = ReplyMessageProcessor(
             config=self.config,
             metadata=Metadata(self.config, clock, Pieces()),
             clients=self.clients,
             store=self.store,
-            group_commit=GroupCommit(self.config),
+            group_commit=self.commit,
+            shown=self.shown,
             clock=clock,
         )
 
@@ -62,6 +65,9 @@ class Bench:
         self.clients.hear(ClientChannel(connection, "asker", "JAVA", 401))
 
     def reply(self, code: int = 325, **fields) -> RemotingCommand:
+        return asyncio.run(self.replied(code, **fields))
+
+    async def replied(self, code: int = 325, **fields) -> RemotingCommand:
         kind = SendMessageRequestHeader if code == 324 else SendMessageRequestHeaderV2
         values = {
             "producer_group": "P",
@@ -78,7 +84,7 @@ class Bench:
         request = RemotingCommand(
             code=code, opaque=8, ext_fields=kind(**values).fields(), body=b"the reply"
         )
-        answer = asyncio.run(self.replies.handlers()[code](request, self.connection))
+        answer = await self.replies.handlers()[code](request, self.connection)
         assert (
             answer.ext_fields.items() >= {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}.items()
         )
@@ -191,3 +197,35 @@ def test_an_invalid_reply_is_refused_and_not_pushed(
     assert bench.reply(**fields).code == code
     assert another_connection.asked == []
     assert bench.stored() == []
+
+
+async def test_an_elected_group_confirms_a_reply_before_it_is_pushed(
+    tmp_path, connection, another_connection, turn
+) -> None:
+    bench = Bench(tmp_path, connection)
+    another_connection.answer = taken
+    bench.asker(another_connection)
+    bench.store.show_below(0)
+    replying = asyncio.create_task(bench.replied())
+    while not bench.store.log.max_offset:
+        await turn()
+    await turn()
+    assert another_connection.asked == []
+    bench.store.show_below(bench.store.log.max_offset)
+    bench.shown.look()
+    assert (await replying).code == 0
+    assert len(another_connection.asked) == 1
+    bench.store.close()
+
+
+async def test_a_reply_that_is_not_confirmed_is_not_pushed(
+    tmp_path, connection, another_connection
+) -> None:
+    bench = Bench(tmp_path, connection)
+    bench.commit.timeout_s = 0.01
+    bench.asker(another_connection)
+    bench.store.show_below(0)
+    answer = await bench.replied()
+    assert (answer.code, another_connection.asked) == (1, [])
+    assert "slaves have not confirmed it" in answer.remark
+    bench.store.close()
