@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +14,7 @@ from click.core import ParameterSource
 from congreve.base.errors import CongreveError
 from congreve.console.contexts import Context, ContextFile
 from congreve.console.loadgen.generator import SECRET_KEY
+from congreve.console.report import Rows, Shown, output_option, show
 
 if TYPE_CHECKING:
     from congreve.client.admin import AdminClient
@@ -113,6 +115,26 @@ def ask(namesrv: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
             return await question(admin)
 
     return asyncio.run(run())
+
+
+def asks_cluster(
+    shown: Shown | None = None,
+) -> Callable[[Callable[..., Awaitable[Rows]]], Callable[..., None]]:
+    """Make a command that prints the rows of a question; `shown` is that of show().
+
+    The question gets a client of the cluster as `admin`, and the other arguments of the command.
+    """
+
+    def decorate(question: Callable[..., Awaitable[Rows]]) -> Callable[..., None]:
+        @cluster_options
+        @output_option
+        @wraps(question)
+        def command(namesrv: str, output: str, **arguments: Any) -> None:
+            show(ask(namesrv, partial(question, **arguments)), output, shown=shown)
+
+        return command
+
+    return decorate
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:

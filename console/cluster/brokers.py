@@ -11,7 +11,7 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
-from congreve.console.connection import ask, cluster_options
+from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import KeyValue, Pairs
 from congreve.console.report import Rows, output_option, show
 
@@ -36,21 +36,16 @@ async def chosen_cluster(admin: AdminClient, wanted: str | None) -> str:
 
 
 @click.command(help="Show all brokers: addresses, versions, rates, disks.")
-@cluster_options
-@output_option
-def cluster(namesrv: str, output: str) -> None:
+@asks_cluster()
+async def cluster(admin: AdminClient) -> Rows:
     """Print a row for each registered broker (mqadmin: clusterList)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        info = await admin.cluster_info()
-        clusters = {name: one for one, names in info.cluster_addr_table.items() for name in names}
-        return [
-            await _row(admin, clusters.get(name, ""), name, number, address)
-            for name, group in sorted(info.broker_addr_table.items())
-            for number, address in sorted(group.broker_addrs.items())
-        ]
-
-    show(ask(namesrv, question), output)
+    info = await admin.cluster_info()
+    clusters = {name: one for one, names in info.cluster_addr_table.items() for name in names}
+    return [
+        await _row(admin, clusters.get(name, ""), name, number, address)
+        for name, group in sorted(info.broker_addr_table.items())
+        for number, address in sorted(group.broker_addrs.items())
+    ]
 
 
 async def _row(

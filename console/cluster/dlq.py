@@ -11,7 +11,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
-from congreve.console.connection import ask, cluster_options
+from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import FiniteRange, Time
 from congreve.console.report import Rows, output_option, show, shown_body, shown_time
 
@@ -24,18 +24,12 @@ def dlq() -> None:
 
 
 @dlq.command("groups", help="Print the groups that have dead letters.")
-@cluster_options
-@output_option
-def list_groups(namesrv: str, output: str) -> None:
+@asks_cluster()
+async def list_groups(admin: AdminClient) -> Rows:
     """Print the groups and the number of their dead letters."""
-
-    async def question(admin: AdminClient) -> Rows:
-        return [
-            {"group": one.group, "dead_letters": one.count}
-            for one in await admin.dead_letters.groups()
-        ]
-
-    show(ask(namesrv, question), output)
+    return [
+        {"group": one.group, "dead_letters": one.count} for one in await admin.dead_letters.groups()
+    ]
 
 
 @dlq.command(help="Count a group's dead letters by topic, reason and age.")

@@ -10,7 +10,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget
 from congreve.console.cluster.brokers import chosen_cluster, cluster_option
-from congreve.console.connection import ask, cluster_options
+from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import Time
 from congreve.console.report import Rows, output_option, show, shown_age, system_option
 from congreve.records.message.topics import is_system_group
@@ -23,20 +23,15 @@ def group() -> None:
 
 @group.command("list", help="Print all groups with members and lag.")
 @system_option
-@cluster_options
-@output_option
-def list_groups(has_system: bool, namesrv: str, output: str) -> None:
+@asks_cluster()
+async def list_groups(admin: AdminClient, has_system: bool) -> Rows:
     """Print the groups, those with the greatest lag first (mqadmin: consumerProgress)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        found = sorted(await admin.groups.summaries(), key=lambda one: (-one.lag, one.group))
-        return [
-            {"group": one.group, "members": one.members, "topics": one.topics, "lag": one.lag}
-            for one in found
-            if has_system or not is_system_group(one.group)
-        ]
-
-    show(ask(namesrv, question), output)
+    found = sorted(await admin.groups.summaries(), key=lambda one: (-one.lag, one.group))
+    return [
+        {"group": one.group, "members": one.members, "topics": one.topics, "lag": one.lag}
+        for one in found
+        if has_system or not is_system_group(one.group)
+    ]
 
 
 @group.command(help="Create a group, or change its settings, on every master of a cluster.")
@@ -46,76 +41,61 @@ def list_groups(has_system: bool, namesrv: str, output: str) -> None:
 @click.option("--enable/--disable", "enabled", default=None, help="Whether it may consume.")
 @click.option("--broadcast/--no-broadcast", default=None, help="Whether each member gets all.")
 @cluster_option
-@cluster_options
-@output_option
-def create(name: str, cluster: str | None, namesrv: str, output: str, **settings: Any) -> None:
+@asks_cluster()
+async def create(admin: AdminClient, name: str, cluster: str | None, **settings: Any) -> Rows:
     """Create or change a group; what is not given stays (mqadmin: updateSubGroup)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        chosen = await chosen_cluster(admin, cluster)
-        saved = await admin.groups.create(name, cluster=chosen, **settings)
-        return [
-            {
-                "group": name,
-                "broker": broker,
-                "retries": one.retry_max_times,
-                "retry_queues": one.retry_queue_nums,
-                "enabled": one.consume_enable,
-                "broadcast": one.consume_broadcast_enable,
-            }
-            for broker, one in sorted(saved.items())
-        ]
-
-    show(ask(namesrv, question), output)
+    chosen = await chosen_cluster(admin, cluster)
+    saved = await admin.groups.create(name, cluster=chosen, **settings)
+    return [
+        {
+            "group": name,
+            "broker": broker,
+            "retries": one.retry_max_times,
+            "retry_queues": one.retry_queue_nums,
+            "enabled": one.consume_enable,
+            "broadcast": one.consume_broadcast_enable,
+        }
+        for broker, one in sorted(saved.items())
+    ]
 
 
 @group.command(help="Print the lag of a group in each queue, in messages and time.")
 @click.argument("name")
 @click.option("-t", "--topic", help="Only this topic.")
-@cluster_options
-@output_option
-def lag(name: str, topic: str | None, namesrv: str, output: str) -> None:
+@asks_cluster(shown={"oldest_ms": shown_age})
+async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        await _check_known(admin, name)
-        return [
-            {
-                "topic": row.topic,
-                "broker": row.broker_name,
-                "queue": row.queue_id,
-                "consumed": row.consumer_offset,
-                "end": row.broker_offset,
-                "lag": row.lag,
-                "oldest_ms": row.lag_ms,
-            }
-            for row in await admin.groups.lag(name, topic)
-        ]
-
-    show(ask(namesrv, question), output, shown={"oldest_ms": shown_age})
+    await _check_known(admin, name)
+    return [
+        {
+            "topic": row.topic,
+            "broker": row.broker_name,
+            "queue": row.queue_id,
+            "consumed": row.consumer_offset,
+            "end": row.broker_offset,
+            "lag": row.lag,
+            "oldest_ms": row.lag_ms,
+        }
+        for row in await admin.groups.lag(name, topic)
+    ]
 
 
 @group.command(help="Print the clients of a group.")
 @click.argument("name")
-@cluster_options
-@output_option
-def members(name: str, namesrv: str, output: str) -> None:
+@asks_cluster()
+async def members(admin: AdminClient, name: str) -> Rows:
     """Print the clients of a group (mqadmin: consumerConnection)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        await _check_known(admin, name)
-        return [
-            {
-                "client": row.client_id,
-                "address": row.address,
-                "language": row.language,
-                "version": row.version,
-                "broker": row.broker_name,
-            }
-            for row in await admin.groups.members(name)
-        ]
-
-    show(ask(namesrv, question), output)
+    await _check_known(admin, name)
+    return [
+        {
+            "client": row.client_id,
+            "address": row.address,
+            "language": row.language,
+            "version": row.version,
+            "broker": row.broker_name,
+        }
+        for row in await admin.groups.members(name)
+    ]
 
 
 @group.command(help="Set a group's offsets; without --apply, print what would change.")
@@ -164,17 +144,12 @@ def reset(
 @group.command(help="Delete a group's settings on every broker.")
 @click.argument("name")
 @click.option("--with-offsets", is_flag=True, help="Delete its offsets, too.")
-@cluster_options
-@output_option
-def delete(name: str, with_offsets: bool, namesrv: str, output: str) -> None:
+@asks_cluster()
+async def delete(admin: AdminClient, name: str, with_offsets: bool) -> Rows:
     """Delete a group (mqadmin: deleteSubGroup)."""
-
-    async def question(admin: AdminClient) -> Rows:
-        await _check_known(admin, name)
-        brokers = await admin.groups.delete(name, with_offsets=with_offsets)
-        return [{"group": name, "deleted_on": broker} for broker in brokers]
-
-    show(ask(namesrv, question), output)
+    await _check_known(admin, name)
+    brokers = await admin.groups.delete(name, with_offsets=with_offsets)
+    return [{"group": name, "deleted_on": broker} for broker in brokers]
 
 
 async def _check_known(admin: AdminClient, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from congreve.client.admin import AdminClient
-from congreve.console.connection import ask, cluster_options
+from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import Time
 from congreve.console.report import Rows, output_option, show, shown_time
 
@@ -69,14 +69,9 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
 
 @timers.command(help="Take delayed messages back: they are never delivered.")
 @click.argument("handles", nargs=-1, required=True)
-@cluster_options
-@output_option
-def recall(handles: tuple[str, ...], namesrv: str, output: str) -> None:
+@asks_cluster()
+async def recall(admin: AdminClient, handles: tuple[str, ...]) -> Rows:
     """Take back the messages with these handles, in order, up to the first that fails."""
-
-    async def question(admin: AdminClient) -> Rows:
-        for handle in handles:
-            await admin.timers.recall(handle)
-        return [{"taken_back": handle} for handle in handles]
-
-    show(ask(namesrv, question), output)
+    for handle in handles:
+        await admin.timers.recall(handle)
+    return [{"taken_back": handle} for handle in handles]

@@ -10,8 +10,8 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.errors import BrokerError
-from congreve.console.connection import ask, cluster_options
-from congreve.console.report import Rows, output_option, show
+from congreve.console.connection import asks_cluster
+from congreve.console.report import Rows
 from congreve.remoting.messages.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -22,18 +22,13 @@ AWAY = "no answer"
 
 
 @click.command(help="Show masters and slaves: lag in bytes and ms, in-sync set.")
-@cluster_options
-@output_option
-def replicas(namesrv: str, output: str) -> None:
+@asks_cluster()
+async def replicas(admin: AdminClient) -> Rows:
     """Print a row for each slave of a master, and one for each registered slave."""
-
-    async def question(admin: AdminClient) -> Rows:
-        rows: Rows = []
-        for name, group in sorted((await admin.cluster_info()).broker_addr_table.items()):
-            rows.extend(await _of_group(admin, name, group.broker_addrs))
-        return rows
-
-    show(ask(namesrv, question), output)
+    rows: Rows = []
+    for name, group in sorted((await admin.cluster_info()).broker_addr_table.items()):
+        rows.extend(await _of_group(admin, name, group.broker_addrs))
+    return rows
 
 
 async def _of_group(admin: AdminClient, name: str, addresses: dict[int, str]) -> Rows:
