@@ -83,8 +83,10 @@ class PopJournal:
         self._encoded: list[tuple[Connection, bytes]] = []
         self._unwritten = b""  # entries that the store has refused so far
         self._scheduled = False
+        self._closed = False
         self._next = 0  # the queue offset after the last record
-        self._end = 0  # the log's end after the last record
+        self.end = 0
+        """The log's end after the last record."""
         self._since_snapshot = 0  # bytes
         self._snapshot_size = 0
         self._snapshot_end = 0
@@ -114,7 +116,7 @@ class PopJournal:
 
     def changed(self) -> None:
         """Write the entries so far in this iteration of the event loop."""
-        if not self._scheduled:
+        if not self._scheduled and not self._closed:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._write_and_answer)
 
@@ -138,7 +140,7 @@ class PopJournal:
             logger.error("the journal of pops is not written: %s", put.refusal)
             return False
         self._unwritten = b""
-        self._next, self._end = put.queue_offset + 1, put.end
+        self._next, self.end = put.queue_offset + 1, put.end
         self._since_snapshot += len(body)
         return True
 
@@ -159,7 +161,7 @@ class PopJournal:
         if not written:
             answer = held.request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, self._refusal())
         elif held.waits and self.group_commit is not None:
-            answer = self.group_commit.answer(held.request, held.connection, held.answer, self._end)
+            answer = self.group_commit.answer(held.request, held.connection, held.answer, self.end)
         if answer is not None:
             held.connection.send(answer)
 
@@ -188,10 +190,10 @@ class PopJournal:
         if queue is None:
             return False
         begin = 0
-        end = self._store.log.max_offset
-        if snapshot is not None and snapshot.next <= queue.max and snapshot.at <= end:
+        log_end = self._store.log.max_offset
+        if snapshot is not None and snapshot.next <= queue.max and snapshot.at <= log_end:
             self._in_flight.restore(base64.b64decode(snapshot.windows))
-            begin = snapshot.next
+            begin, self.end = snapshot.next, snapshot.at
         if begin < queue.min:
             logger.error(
                 "records %d to %d of the journal of pops are gone: what was out may come again",
@@ -201,14 +203,15 @@ class PopJournal:
         for offset in range(max(begin, queue.min), queue.max):
             place = self._store.place_of(queue, offset)
             found = None if place is None else self._store.read(place)
-            if found is None:
+            if place is None or found is None:
                 logger.error("record %d of the journal of pops cannot be read", offset)
                 continue
             body = bytes(decode_record(found).body)
             self._in_flight.replay(body)
             self._since_snapshot += len(body)
+            self.end = place + len(found)
         self._in_flight.take_journal()  # what it has repeated
-        self._next, self._end = queue.max, self._store.log.max_offset
+        self._next = queue.max
         return True
 
     def save(self) -> None:
@@ -223,6 +226,7 @@ class PopJournal:
     async def close(self) -> None:
         """Write pops.json if it is not up to date, and stop."""
         self._write_and_answer()
+        self._closed = True
         if self._since_snapshot and not self._unwritten:
             self.writer.changed()
         await self.writer.finish()
@@ -231,8 +235,8 @@ class PopJournal:
         self.write()
         windows = self._in_flight.snapshot()
         self._since_snapshot, self._snapshot_size = 0, len(windows)
-        self._snapshot_end, self._snapshot_ms = self._end, self._clock.now()
-        return Snapshot(next=self._next, at=self._end, windows=base64.b64encode(windows).decode())
+        self._snapshot_end, self._snapshot_ms = self.end, self._clock.now()
+        return Snapshot(next=self._next, at=self.end, windows=base64.b64encode(windows).decode())
 
     def _confirmed(self) -> bool:
         """Whether no other log can replace the one that the snapshot continues."""

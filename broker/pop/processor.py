@@ -1,5 +1,7 @@
 """Pops: messages that are handed out one by one (RocketMQ: PopMessageProcessor)."""
 
+import time
+from collections import deque
 from collections.abc import Awaitable, Mapping
 from functools import partial
 
@@ -22,6 +24,7 @@ from congreve.records.message.pop_offsets import (
     encode_start_offsets,
 )
 from congreve.records.message.topics import pop_retry_topic
+from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_headers import (
@@ -37,6 +40,8 @@ from congreve.remoting.transport.dispatcher import Handler
 
 FOUND = "FOUND"
 NO_MESSAGE = "NO_MESSAGE_IN_QUEUE"
+LOST_S = 0.5
+"""Seconds after which a pop that was answered is known to have had a client."""
 NO_REMARK = "not set any response code"
 """RocketMQ's remark where a processor has set none."""
 
@@ -62,6 +67,8 @@ class PopMessageProcessor:
         self._subscriptions = subscriptions
         self._quota = quota
         self._clock = clock
+        self._answered: deque[tuple[float, Connection, PopResult]] = deque()
+        self._loss_timer = WakeUpTimer(self._look_for_losses)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -164,9 +171,23 @@ class PopMessageProcessor:
         )
         fields = _fields(asked, result)
         body = b"".join(each.body for each in result.taken)
+        for each in result.taken:
+            each.body = b""  # the result stays for a while
         answer = request.reply(ResponseCode.SUCCESS, FOUND, fields, body)
         self._pops.journal.answer(request, connection, answer, waits=False)
+        self._answered.append((time.monotonic(), connection, result))
+        self._loss_timer.set(LOST_S)
         return True
+
+    def _look_for_losses(self) -> None:
+        """Give back what pops took whose clients are gone: the broker learns that a bit later."""
+        until = time.monotonic() - LOST_S
+        while self._answered and self._answered[0][0] <= until:
+            _, connection, result = self._answered.popleft()
+            if connection.closed:
+                self._taking.give_back(result)
+        if self._answered:
+            self._loss_timer.set(self._answered[0][0] - until)
 
     def _nothing(self, request: RemotingCommand, connection: Connection, asked: Asked) -> None:
         result = PopResult(pop_ms=self._clock.now(), left=self._taking.left(asked))
@@ -235,7 +256,7 @@ def _refused(request: RemotingCommand, error: RefusedError) -> RemotingCommand:
 
 
 def _fields(asked: Asked, result: PopResult) -> dict[str, str]:
-    offsets = {PoppedQueue(each.kind, each.queue_id): each.offsets for each in result.taken}
+    offsets = {PoppedQueue(each.kind, each.window.queue_id): each.offsets for each in result.taken}
     return PopMessageResponseHeader(
         pop_time=result.pop_ms,
         invisible_time=asked.invisible_ms,
@@ -252,6 +273,6 @@ def _order_counts(result: PopResult) -> dict[PoppedQueue | PoppedMessage, int]:
     for each in result.taken:
         if any(each.attempts):
             for offset, attempts in zip(each.offsets, each.attempts, strict=True):
-                counts[PoppedMessage(each.kind, each.queue_id, offset)] = attempts
-        counts[PoppedQueue(each.kind, each.queue_id)] = min(each.attempts)
+                counts[PoppedMessage(each.kind, each.window.queue_id, offset)] = attempts
+        counts[PoppedQueue(each.kind, each.window.queue_id)] = min(each.attempts)
     return counts

@@ -1,7 +1,8 @@
 """Messages whose invisible time is over: copies in the group's retry or dead-letter topic.
 
-The copy comes first, then the entry of the journal that settles the message: a kill between them
-may deliver a message twice, and loses none. (RocketMQ: PopReviveService.)
+The copy comes first, then the entry of the journal that settles the message. A start finds the
+copies behind the journal's end, which a kill left without that entry: each has the physical offset
+of its message + 1 as its prepared offset. (RocketMQ: PopReviveService.)
 """
 
 import logging
@@ -12,7 +13,7 @@ import msgspec
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.retries import dead_letter
-from congreve.engine.pop.in_flight import PopWindow
+from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.fitting import fitting
@@ -103,7 +104,27 @@ class PopRedelivery:
         found = None if place is None else self._store.read(place)
         return None if found is None else decode_record(found, physical_offset=place)
 
+    def settle_copied(self, in_flight: InFlight, journal_end: int) -> None:
+        """Settle the messages that have a copy behind the end of the journal."""
+        for group, topic in {(w.group, w.topic) for w in in_flight.all_windows() if w.out}:
+            retry = pop_retry_topic(group, original_topic(group, topic))
+            for name in (retry, retry_topic(group), dlq_topic(group)):
+                self._settle_copied(in_flight, group, name, journal_end)
+
+    def _settle_copied(self, in_flight: InFlight, group: str, topic: str, begin: int) -> None:
+        offset = self._store.max_offset(topic, 0) - 1
+        while (copy := self.stored(topic, 0, offset)) and copy.physical_offset >= begin:
+            offset -= 1
+            place = copy.prepared_offset - 1
+            source = self._store.record_at(place) if place >= 0 else None
+            if source is not None:
+                record = decode_record(source)
+                window = in_flight.find(group, record.topic, record.queue_id)
+                if window is not None:
+                    _settle_any(window, record.queue_offset)
+
     def _put(self, copy: Record, window: PopWindow, record: Record, pop_ms: int) -> bool:
+        copy.prepared_offset = record.physical_offset + 1
         put = self._store.put(copy, is_copy=True)
         if put.status is not PutStatus.PUT_OK:
             logger.error("%s takes no copy of a message: %s", copy.topic, put.refusal)
@@ -115,6 +136,13 @@ class PopRedelivery:
         counts = self.dead_counts if is_dead else self.again_counts
         counts[window.group, topic] += 1
         return True
+
+
+def _settle_any(window: PopWindow, offset: int) -> None:
+    """Settle a message, whatever its pop time is."""
+    for out, pop_ms, *_ in window.messages_out(offset, 1).tolist():
+        if out == offset:
+            window.settle(offset, pop_ms)
 
 
 def original_topic(group: str, topic: str) -> str:

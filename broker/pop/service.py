@@ -89,7 +89,7 @@ class Pops:
 
         A slave, whose log another one may replace, does not. Raises StoreError.
         """
-        if self._config.is_slave or not await asyncio.to_thread(self.journal.load):
+        if self._config.is_slave or not await asyncio.to_thread(self._load):
             return
         self._used = True
         for window in self.in_flight.all_windows():
@@ -98,6 +98,12 @@ class Pops:
         for window in self.in_flight.all_windows():
             self.commit(window)
             self._popped_ms[window.group, original_topic(window.group, window.topic)] = 0
+
+    def _load(self) -> bool:
+        used = self.journal.load()
+        if used:
+            self.redelivery.settle_copied(self.in_flight, self.journal.end)
+        return used
 
     def start(self) -> None:
         """Start redelivery, if there was a pop before."""

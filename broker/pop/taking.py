@@ -55,8 +55,8 @@ class Taken(msgspec.Struct):
     (RocketMQ: PopCheckPoint.)
     """
 
+    window: PopWindow
     kind: PoppedFrom
-    queue_id: int
     offsets: list[int]
     attempts: list[int]
     body: bytes
@@ -116,6 +116,14 @@ class PopTaking:
         if result.taken:
             self._pops.changed()
         return result
+
+    def give_back(self, result: PopResult) -> None:
+        """Let the messages of a pop whose answer was lost come again now."""
+        now = self._clock.now()
+        for taken in result.taken:
+            for offset in taken.offsets:
+                taken.window.extend(offset, result.pop_ms, now, 0)
+        self._pops.changed()
 
     def has_messages(self, asked: Asked) -> bool:
         """Whether a pop would find messages that no pop has taken."""
@@ -204,7 +212,7 @@ class PopTaking:
                     return None
                 if asked.ordered:
                     self._pops.begin_attempt(window, asked.attempt_id)
-                return Taken(kind, window.queue_id, offsets, [0] * len(offsets), body)
+                return Taken(window, kind, offsets, [0] * len(offsets), body)
             if found.next_offset <= window.next or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
                 return None
             window.take(_NOTHING, found.next_offset, result.pop_ms, 0)
@@ -246,7 +254,7 @@ class PopTaking:
         if self._is_blocked(asked, window):
             return None
         repeats = self._pops.is_attempt(window, asked.attempt_id)
-        taken = Taken(PoppedFrom.TOPIC, window.queue_id, [], [], b"")
+        taken = Taken(window, PoppedFrom.TOPIC, [], [], b"")
         pieces = []
         for offset, popped_ms, _, attempts in window.messages_out(window.begin, most).tolist():
             record = self._redelivery.stored(window.topic, window.queue_id, offset)

@@ -67,3 +67,20 @@ async def test_a_batch_acknowledges_by_bits(tmp_path):
         again = await member.pop_all(2, pollTime=5_000)
         assert sorted(message.body for message in again) == [b"1", b"3"]
         assert await member.batch_ack() == NO_MESSAGE
+
+
+async def test_a_copy_that_a_kill_left_without_its_entry_is_the_only_one(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.send("T", b"x")
+        await Member(tool).pop(invisibleTime=200)
+        pops = broker.managers.pops
+        pops.journal.write = lambda: True
+        while broker.store.max_offset("%RETRY%G_T", 0) < 1:
+            await asyncio.sleep(0.05)
+        pops.journal.writer.changed = lambda: 0
+    async with running(config_of(tmp_path)) as (tool, broker):
+        (again,) = await Member(tool).pop(pollTime=5_000)
+        assert (again.body, again.record.reconsume_times) == (b"x", 1)
+        assert await Member(tool).ack(again) == OK
+        assert await Member(tool).pop(pollTime=600) == []
