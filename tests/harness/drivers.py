@@ -96,13 +96,14 @@ def java_driver(folder: Path, serialize_type: str, *properties: str) -> Driver:
     return Driver([*command, "congreve.interop.Driver"], folder, name)
 
 
-def java5_driver(folder: Path) -> Driver:
+def java5_driver(folder: Path, *properties: str) -> Driver:
     """The Java client and mqadmin of RocketMQ 5; java5/src has its commands."""
     command = java_command(
         folder / "home",
         512,
         "-Drocketmq.client.logUseSlf4j=true",
         f"-Drocketmq.client.rebalance.waitInterval={REBALANCE_MS}",
+        *properties,
         source="java5",
     )
     return Driver([*command, "congreve.interop5.Driver"], folder, "java5-driver")
