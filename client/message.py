@@ -5,7 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from congreve.client.received import ReceivedMessage
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 __all__ = [
     "Message",

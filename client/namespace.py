@@ -13,7 +13,7 @@ from congreve.records.message.topics import (
 )
 
 if TYPE_CHECKING:
-    from congreve.remoting.messages.bodies import MessageQueue
+    from congreve.remoting.messages.body import MessageQueue
 
 SEPARATOR = "%"
 

@@ -3,7 +3,7 @@ from typing import Protocol, final
 
 from congreve.client.receipt import Receipt
 from congreve.records.message.message import Host
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 __all__ = ["PulledRecords", "ReceivedMessage"]
 

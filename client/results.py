@@ -5,7 +5,7 @@ from enum import IntEnum
 import msgspec
 
 from congreve.base.fields import Fields
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 
 class SendStatus(IntEnum):

@@ -6,7 +6,7 @@ from congreve.client.checks import check_topic
 from congreve.client.errors import InvalidSubscriptionError
 from congreve.records.filter.kinds import ALL, SQL92, TAG, split_tags
 from congreve.records.record import string_hash
-from congreve.remoting.messages.bodies import SubscriptionData
+from congreve.remoting.messages.admin_bodies import SubscriptionData
 
 
 class Sql(msgspec.Struct, frozen=True):

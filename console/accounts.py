@@ -14,7 +14,7 @@ from congreve.console.report import done, output_option, show
 
 if TYPE_CHECKING:
     from congreve.broker.accounts.files import AccountFiles
-    from congreve.remoting.messages.bodies import PlainAccessConfig
+    from congreve.remoting.messages.admin_bodies import PlainAccessConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,7 +76,7 @@ def list_users(folder: Path, output: str) -> None:
 def add(key: str, admin: bool, secret_stdin: bool, folder: Path, output: str) -> None:
     """Add an account to plain_acl.yml (mqadmin: updateAclConfig)."""
     from congreve.broker.errors import ConfigError
-    from congreve.remoting.messages.bodies import PlainAccessConfig
+    from congreve.remoting.messages.admin_bodies import PlainAccessConfig
 
     files = _open(folder)
     if _find(files, key) is not None:
@@ -133,7 +133,7 @@ def set_permissions(
     output: str,
 ) -> None:
     """Set permissions: DENY, PUB, SUB or PUB|SUB (mqadmin: updateAclConfig)."""
-    from congreve.remoting.messages.bodies import PlainAccessConfig
+    from congreve.remoting.messages.admin_bodies import PlainAccessConfig
 
     files = _open(folder)
     account = _account(files, key)

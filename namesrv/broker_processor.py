@@ -21,12 +21,7 @@ from congreve.remoting.messages.admin_headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from congreve.remoting.messages.bodies import (
-    DataVersion,
-    KVTable,
-    RegisterBrokerBody,
-    TopicConfig,
-)
+from congreve.remoting.messages.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.listeners import parse_addresses

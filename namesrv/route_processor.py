@@ -6,12 +6,12 @@ from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.kvconfig import ORDER_TOPIC_CONFIG, KvConfig
 from congreve.namesrv.routes import RouteTable, Steps
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_bodies import TopicList
 from congreve.remoting.messages.admin_headers import (
     DeleteTopicFromNamesrvRequestHeader,
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
-from congreve.remoting.messages.bodies import TopicList
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -12,6 +12,7 @@ from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableLimit
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
+from congreve.remoting.messages.admin_bodies import TopicList
 from congreve.remoting.messages.bodies import (
     BrokerData,
     ClusterInfo,
@@ -19,7 +20,6 @@ from congreve.remoting.messages.bodies import (
     QueueData,
     TopicConfig,
     TopicConfigSerializeWrapper,
-    TopicList,
     TopicRouteData,
 )
 

@@ -18,7 +18,8 @@ from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import ConfigError
 from congreve.engine.state.state_file import DISK, SECRET_MODE, FileSystem, StateFile
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.messages.bodies import AclConfig, DataVersion, PlainAccessConfig
+from congreve.remoting.messages.admin_bodies import AclConfig, PlainAccessConfig
+from congreve.remoting.messages.bodies import DataVersion
 
 logger = logging.getLogger(__name__)
 

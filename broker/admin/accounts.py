@@ -10,13 +10,14 @@ from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import ConfigError, RefusedError
 from congreve.engine.errors import StoreError
+from congreve.remoting.messages.admin_bodies import PlainAccessConfig
 from congreve.remoting.messages.admin_headers import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
     GetBrokerAclConfigResponseHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
-from congreve.remoting.messages.bodies import DataVersion, PlainAccessConfig
+from congreve.remoting.messages.bodies import DataVersion
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

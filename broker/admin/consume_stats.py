@@ -12,13 +12,9 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import (
-    ConsumeStats,
-    ConsumeStatsList,
-    MessageQueue,
-    OffsetWrapper,
-    TopicConfig,
-)
+from congreve.remoting.messages.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from congreve.remoting.messages.bodies import TopicConfig
+from congreve.remoting.messages.body import MessageQueue
 
 
 class GroupConsumeStats:

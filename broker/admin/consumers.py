@@ -17,6 +17,14 @@ from congreve.records.errors import RecordError
 from congreve.records.record import parse_offset_message_id
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_bodies import (
+    ConsumerConnection,
+    GetConsumerStatusBody,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    ResetOffsetBody,
+)
 from congreve.remoting.messages.admin_headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerConnectionListRequestHeader,
@@ -25,15 +33,7 @@ from congreve.remoting.messages.admin_headers import (
     GetProducerConnectionListRequestHeader,
     ResetOffsetRequestHeader,
 )
-from congreve.remoting.messages.bodies import (
-    ConsumerConnection,
-    GetConsumerStatusBody,
-    MessageQueue,
-    ProducerConnection,
-    ProducerInfo,
-    ProducerTableInfo,
-    ResetOffsetBody,
-)
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

@@ -17,6 +17,12 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.admin_bodies import (
+    GroupList,
+    QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
+    QueueTimeSpan,
+)
 from congreve.remoting.messages.admin_headers import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -27,15 +33,8 @@ from congreve.remoting.messages.admin_headers import (
     QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
-from congreve.remoting.messages.bodies import (
-    GroupList,
-    MessageQueue,
-    QueryConsumeTimeSpanBody,
-    QueryCorrectionOffsetBody,
-    QueueTimeSpan,
-    SubscriptionGroupConfig,
-    SubscriptionGroupList,
-)
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, SubscriptionGroupList
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

@@ -28,20 +28,15 @@ from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import pop_retry_topic
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.messages.admin_bodies import TopicList, TopicOffset, TopicStatsTable
 from congreve.remoting.messages.admin_headers import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
-from congreve.remoting.messages.bodies import (
-    CreateTopicListRequestBody,
-    MessageQueue,
-    TopicConfig,
-    TopicList,
-    TopicOffset,
-    TopicStatsTable,
-)
+from congreve.remoting.messages.bodies import CreateTopicListRequestBody, TopicConfig
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

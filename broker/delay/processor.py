@@ -24,17 +24,13 @@ from congreve.records.message.recall_handle import RecallHandle
 from congreve.records.message.topics import SCHEDULE_TOPIC, TIMER_QUEUE_ID, TIMER_TOPIC
 from congreve.records.record import decode_record
 from congreve.remoting.loop.pieces import Pieces
+from congreve.remoting.messages.admin_bodies import DelayedCount, DelayedCounts, DelayedMessage
+from congreve.remoting.messages.admin_bodies import DelayedMessages as DelayedMessageList
 from congreve.remoting.messages.admin_headers import (
     DelayedMessagesRequestHeader,
     RecallMessageRequestHeader,
     RecallMessageResponseHeader,
 )
-from congreve.remoting.messages.bodies import (
-    DelayedCount,
-    DelayedCounts,
-    DelayedMessage,
-)
-from congreve.remoting.messages.bodies import DelayedMessages as DelayedMessageList
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection

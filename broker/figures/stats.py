@@ -14,7 +14,7 @@ from congreve.base.clock import Clock
 from congreve.base.steps import at_once, portions
 from congreve.broker.figures.pull_counter import PullCounter
 from congreve.engine.queue.consume_queue import ConsumeQueue
-from congreve.remoting.messages.bodies import BrokerStatsData, BrokerStatsItem
+from congreve.remoting.messages.admin_bodies import BrokerStatsData, BrokerStatsItem
 
 SAMPLE_INTERVAL_S = 10
 AVERAGES_S = (10, 60, 600)

@@ -11,8 +11,9 @@ from congreve.records.message.half_messages import in_real_topic
 from congreve.records.message.message import Record
 from congreve.records.record import encode_record, offset_message_id
 from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.admin_bodies import ResetOffsetBodyForC
 from congreve.remoting.messages.admin_headers import ResetOffsetRequestHeader
-from congreve.remoting.messages.bodies import MessageQueue, ResetOffsetBodyForC
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from congreve.remoting.messages.bodies import Connection as ConnectionBody
+from congreve.remoting.messages.admin_bodies import Connection as ConnectionBody
 from congreve.remoting.transport.connection import Connection
 
 CHANNEL_EXPIRED_S = 120

@@ -13,8 +13,8 @@ from congreve.remoting.messages.bodies import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
-    MessageQueue,
 )
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (

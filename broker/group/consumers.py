@@ -11,7 +11,8 @@ from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.subscription import memory_of
-from congreve.remoting.messages.bodies import ConsumerData, SubscriptionData
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)

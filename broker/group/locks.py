@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from congreve.base.limited_log import LimitedLog
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 logger = logging.getLogger(__name__)
 

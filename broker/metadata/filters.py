@@ -28,7 +28,7 @@ from congreve.records.filter.kinds import SQL92, compiler_of, is_on_tags
 from congreve.records.filter.program import FilterProgram
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import SubscriptionData
+from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.body import Body
 
 logger = logging.getLogger(__name__)

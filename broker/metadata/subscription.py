@@ -6,7 +6,7 @@ from typing import NamedTuple
 from congreve.records.filter.kinds import ALL, split_tags
 from congreve.records.filter.record_filter import RecordFilter
 from congreve.records.record import string_hash
-from congreve.remoting.messages.bodies import SubscriptionData
+from congreve.remoting.messages.admin_bodies import SubscriptionData
 
 TAGS_MAX = 32 * 1024
 """Characters of an expression of tags."""

@@ -8,8 +8,8 @@ import msgspec
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.admin_bodies import ConsumerRunningInfo, ConsumeStatus
 from congreve.remoting.messages.admin_headers import GetConsumerRunningInfoRequestHeader
-from congreve.remoting.messages.bodies import ConsumerRunningInfo, ConsumeStatus
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 

@@ -13,7 +13,8 @@ from congreve.engine.store import MessageStore
 from congreve.records.message import properties
 from congreve.records.message.message import Record
 from congreve.records.message.topics import OFFSET_MOVED_EVENT_TOPIC
-from congreve.remoting.messages.bodies import MessageQueue, OffsetMovedEvent
+from congreve.remoting.messages.bodies import OffsetMovedEvent
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.headers import PullMessageRequestHeader
 
 if TYPE_CHECKING:

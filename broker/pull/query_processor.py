@@ -9,8 +9,8 @@ from congreve.broker.metadata.filters import ConsumerFilterManager
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.admin_bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from congreve.remoting.messages.admin_headers import QueryConsumeQueueRequestHeader
-from congreve.remoting.messages.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (

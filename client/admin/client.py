@@ -19,7 +19,13 @@ from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.filter.kinds import SQL92
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
-from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.admin_bodies import (
+    ConsumeQueueData,
+    QueryConsumeQueueResponseBody,
+    SubscriptionData,
+    TopicList,
+    TopicStatsTable,
+)
 from congreve.remoting.messages.admin_headers import (
     CreateTopicRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
@@ -27,15 +33,8 @@ from congreve.remoting.messages.admin_headers import (
     GetTopicStatsInfoRequestHeader,
     QueryConsumeQueueRequestHeader,
 )
-from congreve.remoting.messages.bodies import (
-    CheckClientRequestBody,
-    ClusterInfo,
-    ConsumeQueueData,
-    MessageQueue,
-    QueryConsumeQueueResponseBody,
-    TopicList,
-    TopicStatsTable,
-)
+from congreve.remoting.messages.bodies import CheckClientRequestBody, ClusterInfo
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 

@@ -20,7 +20,7 @@ from congreve.client.message import ReceivedMessage
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.message.properties import RETRY_TOPIC
 from congreve.records.message.topics import DLQ_PREFIX, dlq_topic
-from congreve.remoting.messages.bodies import TopicList
+from congreve.remoting.messages.admin_bodies import TopicList
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 

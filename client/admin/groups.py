@@ -28,11 +28,8 @@ from congreve.remoting.messages.admin_headers import (
     QueryConsumeTimeSpanRequestHeader,
     ResetOffsetRequestHeader,
 )
-from congreve.remoting.messages.bodies import (
-    MessageQueue,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
-)
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import (
     OffsetResponseHeader,

@@ -18,7 +18,7 @@ from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.message import Record
 from congreve.records.message.properties import TAGS
 from congreve.records.record import decode_records, parse_offset_message_id
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.headers import (
     OffsetResponseHeader,

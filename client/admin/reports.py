@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from congreve.client.transport.instance import ClientInstance
-from congreve.remoting.messages.admin_bodies import BrokerStatsData, EpochEntryCache, HARuntimeInfo
+from congreve.remoting.messages.admin_bodies import (
+    AclConfig,
+    BrokerStatsData,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    EpochEntryCache,
+    HARuntimeInfo,
+    TopicStatsTable,
+)
 from congreve.remoting.messages.admin_headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -17,15 +25,11 @@ from congreve.remoting.messages.admin_headers import (
     ViewBrokerStatsDataRequestHeader,
 )
 from congreve.remoting.messages.bodies import (
-    AclConfig,
-    ConsumerConnection,
-    ConsumerRunningInfo,
     KVTable,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
-    TopicStatsTable,
 )
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import RequestCode, ResponseCode

@@ -6,14 +6,10 @@ from congreve.client.results import SendResult
 from congreve.client.transport.instance import ClientInstance
 from congreve.records.errors import RecordError
 from congreve.records.message.recall_handle import RecallHandle
+from congreve.remoting.messages.admin_bodies import DelayedCount, DelayedCounts, DelayedMessages
 from congreve.remoting.messages.admin_headers import (
     DelayedMessagesRequestHeader,
     RecallMessageRequestHeader,
-)
-from congreve.remoting.messages.bodies import (
-    DelayedCount,
-    DelayedCounts,
-    DelayedMessages,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from congreve.remoting.messages.bodies import ConsumeStatus
+from congreve.remoting.messages.admin_bodies import ConsumeStatus
 
 WINDOW_S = 60.0
 SNAPSHOT_S = 5.0

@@ -34,9 +34,7 @@ from congreve.client.subscription import Sql, subscribe
 from congreve.client.transport.options import check_options
 from congreve.client.transport.route import TopicRoute
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-)
+from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.transport.dispatcher import Handler
 
 log = Log(__name__)

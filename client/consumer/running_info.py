@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from congreve.client.message import MessageQueue
 from congreve.client.pull.process_queue import ProcessQueue
 from congreve.client.received import PulledRecords
-from congreve.remoting.messages.admin_headers import (
-    ConsumeMessageDirectlyResultRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    ResetOffsetRequestHeader,
-)
-from congreve.remoting.messages.bodies import (
+from congreve.remoting.messages.admin_bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
     ProcessQueueInfo,
     ResetOffsetBody,
+)
+from congreve.remoting.messages.admin_headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
 )
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand

@@ -27,7 +27,8 @@ from congreve.remoting.errors import (
 )
 from congreve.remoting.messages.addresses import parse_name_servers
 from congreve.remoting.messages.admin_headers import GetRouteInfoRequestHeader
-from congreve.remoting.messages.bodies import MessageQueue, TopicRouteData
+from congreve.remoting.messages.bodies import TopicRouteData
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient

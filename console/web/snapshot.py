@@ -12,11 +12,8 @@ from congreve.client.admin.reports import BrokerReports
 from congreve.console.topic_kinds import kind_of
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import (
-    OffsetWrapper,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from congreve.remoting.messages.admin_bodies import OffsetWrapper
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 
 class Lag(msgspec.Struct, gc=False):

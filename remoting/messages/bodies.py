@@ -1,7 +1,7 @@
 """Typed bodies that clients, brokers and name servers exchange to send and consume.
 
 Each follows the RocketMQ class of its name. What administrators' tools read and write is in
-`admin_bodies`, and can be imported from here.
+`admin_bodies`.
 """
 
 import json
@@ -11,104 +11,9 @@ from typing import Any, Self
 import msgspec
 
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.admin_bodies import (
-    AclConfig,
-    BrokerStatsData,
-    BrokerStatsItem,
-    Connection,
-    ConsumeMessageDirectlyResult,
-    ConsumeQueueData,
-    ConsumerConnection,
-    ConsumerRunningInfo,
-    ConsumeStats,
-    ConsumeStatsList,
-    ConsumeStatus,
-    DelayedCount,
-    DelayedCounts,
-    DelayedMessage,
-    DelayedMessages,
-    GetConsumerStatusBody,
-    GroupList,
-    OffsetWrapper,
-    PlainAccessConfig,
-    ProcessQueueInfo,
-    ProducerConnection,
-    ProducerInfo,
-    ProducerTableInfo,
-    QueryConsumeQueueResponseBody,
-    QueryConsumeTimeSpanBody,
-    QueryCorrectionOffsetBody,
-    QueueTimeSpan,
-    ResetOffsetBody,
-    ResetOffsetBodyForC,
-    SubscriptionData,
-    TopicList,
-    TopicOffset,
-    TopicStatsTable,
-)
+from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.body import Body, MessageQueue
 from congreve.remoting.messages.header import Int32, Int64
-
-__all__ = [
-    "AclConfig",
-    "Body",
-    "BrokerData",
-    "BrokerStatsData",
-    "BrokerStatsItem",
-    "CheckClientRequestBody",
-    "ClusterInfo",
-    "Connection",
-    "ConsumeMessageDirectlyResult",
-    "ConsumeQueueData",
-    "ConsumeStats",
-    "ConsumeStatsList",
-    "ConsumeStatus",
-    "ConsumerConnection",
-    "ConsumerData",
-    "ConsumerOffsetSerializeWrapper",
-    "ConsumerRunningInfo",
-    "CreateTopicListRequestBody",
-    "DataVersion",
-    "DelayOffsetSerializeWrapper",
-    "DelayedCount",
-    "DelayedCounts",
-    "DelayedMessage",
-    "DelayedMessages",
-    "GetConsumerListByGroupResponseBody",
-    "GetConsumerStatusBody",
-    "GroupList",
-    "HeartbeatData",
-    "KVTable",
-    "LockBatchRequestBody",
-    "LockBatchResponseBody",
-    "MessageQueue",
-    "OffsetMovedEvent",
-    "OffsetWrapper",
-    "PlainAccessConfig",
-    "ProcessQueueInfo",
-    "ProducerConnection",
-    "ProducerData",
-    "ProducerInfo",
-    "ProducerTableInfo",
-    "QueryConsumeQueueResponseBody",
-    "QueryConsumeTimeSpanBody",
-    "QueryCorrectionOffsetBody",
-    "QueueData",
-    "QueueTimeSpan",
-    "RegisterBrokerBody",
-    "ResetOffsetBody",
-    "ResetOffsetBodyForC",
-    "SubscriptionData",
-    "SubscriptionGroupConfig",
-    "SubscriptionGroupList",
-    "SubscriptionGroupWrapper",
-    "TopicConfig",
-    "TopicConfigSerializeWrapper",
-    "TopicList",
-    "TopicOffset",
-    "TopicRouteData",
-    "TopicStatsTable",
-]
 
 _CONSUMER_NAMES = {
     "consumeType": {"0": "CONSUME_ACTIVELY", "1": "CONSUME_PASSIVELY"},

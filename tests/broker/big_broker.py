@@ -12,12 +12,8 @@ from typing import Any, TypeVar
 from congreve.broker.broker import Broker
 from congreve.broker.group.clients import ClientChannel
 from congreve.engine.config import StoreConfig
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData, SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.command import RemotingCommand
 
 from .tool import local_config

@@ -14,10 +14,8 @@ from harness.slowness import limit_s
 from congreve.broker.broker import Broker
 from congreve.broker.group.clients import ClientChannel
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    SubscriptionData,
-)
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 

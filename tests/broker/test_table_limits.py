@@ -11,12 +11,8 @@ import pytest
 from congreve.broker.broker import Broker
 from congreve.broker.config_parts import LimitsConfig
 from congreve.engine.config import StoreConfig
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-)
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 

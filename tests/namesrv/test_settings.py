@@ -13,9 +13,7 @@ from congreve.base.errors import CongreveError
 from congreve.engine.state.state_file import StateFile
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.server import NameServer
-from congreve.remoting.messages.bodies import (
-    KVTable,
-)
+from congreve.remoting.messages.bodies import KVTable
 
 from .registration import register
 

@@ -10,12 +10,8 @@ from congreve.console.web.audit import audit_entry
 from congreve.console.web.formats import body_hex, body_json, body_text, preview
 from congreve.console.web.serving.security import host_name
 from congreve.console.web.snapshot import parse_lags
-from congreve.remoting.messages.bodies import (
-    ConsumeStats,
-    ConsumeStatsList,
-    MessageQueue,
-    OffsetWrapper,
-)
+from congreve.remoting.messages.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from congreve.remoting.messages.body import MessageQueue
 
 from .parser import Parser, text
 

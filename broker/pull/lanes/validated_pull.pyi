@@ -7,7 +7,8 @@ from congreve.broker.group.consumers import ConsumerGroup
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.read.gather import TagFilter
 from congreve.records.filter.record_filter import RecordFilter
-from congreve.remoting.messages.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 @final
 class ValidatedPull:

@@ -7,12 +7,12 @@ from starlette.responses import Response
 from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerError, InvalidSettingError
 from congreve.console.web.pages import Visit
+from congreve.remoting.messages.admin_bodies import AclConfig
 from congreve.remoting.messages.admin_headers import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
-from congreve.remoting.messages.bodies import AclConfig
 from congreve.remoting.messages.codes import RequestCode
 
 PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB")

@@ -17,7 +17,7 @@ from congreve.console.web.pages import Visit, window
 from congreve.console.web.snapshot import GroupRow
 from congreve.console.web.views.messages import default_period, time_ms
 from congreve.records.message.topics import is_system_group
-from congreve.remoting.messages.bodies import Connection, SubscriptionData
+from congreve.remoting.messages.admin_bodies import Connection, SubscriptionData
 from congreve.remoting.messages.codes import ResponseCode
 
 _ORDERS = {

@@ -18,7 +18,7 @@ from congreve.console.web.pages import Visit, url
 from congreve.console.web.shown_message import ShownMessage, body_contains, shown
 from congreve.records.filter.kinds import ALL, TAG
 from congreve.records.message.message import Record
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 WAYS = {
     "newest": "Newest",

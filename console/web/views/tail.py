@@ -13,7 +13,7 @@ from congreve.console.web.live import STREAM_S, event, event_stream
 from congreve.console.web.pages import Visit
 from congreve.console.web.shown_message import body_contains, shown
 from congreve.console.web.views.messages import QUEUES_MAX
-from congreve.remoting.messages.bodies import MessageQueue
+from congreve.remoting.messages.body import MessageQueue
 
 WAITING_MAX = 200
 """Messages that wait for the browser; further ones are counted, not shown."""

@@ -22,7 +22,8 @@ from congreve.records.message.topics import (
     TRANS_HALF_TOPIC,
     TRANS_QUEUE_ID,
 )
-from congreve.remoting.messages.bodies import DelayedCounts, DelayedMessages, MessageQueue
+from congreve.remoting.messages.admin_bodies import DelayedCounts, DelayedMessages
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import ResponseCode
 
 LEVEL_FIGURE = "scheduleMessageOffset_"

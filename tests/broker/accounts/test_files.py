@@ -9,7 +9,8 @@ from congreve.base.clock import ManualClock
 from congreve.broker.accounts.accounts import Kind, Need, Perm
 from congreve.broker.accounts.files import AccountFiles
 from congreve.broker.errors import ConfigError
-from congreve.remoting.messages.bodies import DataVersion, PlainAccessConfig
+from congreve.remoting.messages.admin_bodies import PlainAccessConfig
+from congreve.remoting.messages.bodies import DataVersion
 
 # As in RocketMQ's conf/plain_acl.yml: the secret is a number in YAML.
 DISTRIBUTED = """

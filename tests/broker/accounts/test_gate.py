@@ -15,7 +15,8 @@ from congreve.broker.broker import Broker
 from congreve.broker.config_parts import ReplicationConfig
 from congreve.broker.errors import ConfigError
 from congreve.records.record import decode_record
-from congreve.remoting.messages.bodies import AclConfig, HeartbeatData, ProducerData
+from congreve.remoting.messages.admin_bodies import AclConfig
+from congreve.remoting.messages.bodies import HeartbeatData, ProducerData
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials
 from congreve.remoting.transport.client import RemotingClient

@@ -23,13 +23,8 @@ from congreve.engine.config import StoreConfig
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    ConsumeStatsList,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from congreve.remoting.messages.admin_bodies import ConsumeStatsList, SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData, SubscriptionGroupConfig, TopicConfig
 
 HOUR = 3_600_000
 CONFIG = BrokerConfig(broker_name="b")

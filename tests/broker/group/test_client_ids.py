@@ -11,12 +11,8 @@ from congreve.broker.group.client_ids import IDS_OF_CONNECTION, KEPT_OF_ACCOUNT,
 from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
 from congreve.broker.group.locks import RebalanceLockManager
 from congreve.records.message.property_codec import encode_properties
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    MessageQueue,
-    ProducerData,
-)
+from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData
+from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import SendMessageRequestHeaderV2
 from congreve.remoting.messages.signature import Credentials

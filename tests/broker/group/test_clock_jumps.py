@@ -11,7 +11,8 @@ from congreve.broker.broker import Broker
 from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
 from congreve.broker.group.locks import LEASE_MS
 from congreve.engine.config import StoreConfig
-from congreve.remoting.messages.bodies import ConsumerData, MessageQueue
+from congreve.remoting.messages.bodies import ConsumerData
+from congreve.remoting.messages.body import MessageQueue
 
 from ..tool import local_config
 

@@ -18,7 +18,7 @@ from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.message.message import Record
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import SubscriptionData
+from congreve.remoting.messages.admin_bodies import SubscriptionData
 
 STORED = (Path(__file__).parents[2] / "golden/consumerFilter.json").read_text(encoding="utf-8")
 

@@ -20,13 +20,9 @@ from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.metadata.state_writer import MemoryOnly
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import (
-    ConsumerData,
-    MessageQueue,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData, SubscriptionGroupConfig, TopicConfig
+from congreve.remoting.messages.body import MessageQueue
 
 FILES = json.loads((Path(__file__).parents[2] / "golden/state_files.json").read_text())
 MANAGERS = {

@@ -19,11 +19,7 @@ from congreve.broker.replication.table_copies import (
 )
 from congreve.engine.errors import StoreError
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages.bodies import (
-    SubscriptionGroupConfig,
-    TableChanges,
-    TopicConfig,
-)
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TableChanges, TopicConfig
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 

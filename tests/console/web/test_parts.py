@@ -32,14 +32,14 @@ from congreve.console.web.trouble import (
 )
 from congreve.console.web.views.timers import BARS_MAX, HOUR_MS, _of_figures, histogram
 from congreve.remoting.errors import BodyError
-from congreve.remoting.messages.bodies import (
+from congreve.remoting.messages.admin_bodies import (
     ConsumeStats,
     ConsumeStatsList,
     DelayedCount,
     DelayedCounts,
-    MessageQueue,
     OffsetWrapper,
 )
+from congreve.remoting.messages.body import MessageQueue
 
 NOW_MS = 1_800_000_000_000
 

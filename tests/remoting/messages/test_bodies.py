@@ -8,10 +8,10 @@ import pytest
 from harness.slowness import limit_s
 
 from congreve.remoting.errors import BodyError
-from congreve.remoting.messages import bodies, body, fastjson
+from congreve.remoting.messages import admin_bodies, bodies, body, fastjson
 
 CONFIG_FILES = json.loads((Path(__file__).parents[2] / "golden/state_files.json").read_text())
-QUEUE = bodies.MessageQueue("T", "b", 0)
+QUEUE = body.MessageQueue("T", "b", 0)
 QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'
 
 
@@ -42,23 +42,23 @@ QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'
             '"retryMaxTimes":16,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}',
         ),
         (
-            bodies.SubscriptionData,
+            admin_bodies.SubscriptionData,
             '{"classFilterMode":false,"codeSet":[97],"expressionType":"TAG","subString":"a||b",'
             '"subVersion":1690000000000,"tagsSet":["a","b"],"topic":"T"}',
         ),
         (
-            bodies.TopicStatsTable,
+            admin_bodies.TopicStatsTable,
             '{"offsetTable":{' + QUEUE_TEXT + ':{"lastUpdateTimestamp":0,"maxOffset":0,'
             '"minOffset":0}}}',
         ),
         (
-            bodies.ConsumeStats,
+            admin_bodies.ConsumeStats,
             '{"consumeTps":0.0,"offsetTable":{' + QUEUE_TEXT + ':{"brokerOffset":9,'
             '"consumerOffset":7,"lastTimestamp":0}}}',
         ),
-        (bodies.ResetOffsetBody, '{"offsetTable":{' + QUEUE_TEXT + ":12}}"),
+        (admin_bodies.ResetOffsetBody, '{"offsetTable":{' + QUEUE_TEXT + ":12}}"),
         (
-            bodies.GetConsumerStatusBody,
+            admin_bodies.GetConsumerStatusBody,
             '{"consumerTable":{"cid":{'
             + QUEUE_TEXT
             + ':12}},"messageQueueTable":{'
@@ -66,23 +66,23 @@ QUEUE_TEXT = '{"brokerName":"b","queueId":0,"topic":"T"}'
             + ":12}}",
         ),
         (
-            bodies.ProducerConnection,
+            admin_bodies.ProducerConnection,
             '{"connectionSet":[{"clientAddr":"ip:1","clientId":"cid","language":"JAVA",'
             '"version":401}]}',
         ),
         (
-            bodies.ProducerTableInfo,
+            admin_bodies.ProducerTableInfo,
             '{"data":{"G":[{"clientId":"c","language":"JAVA","lastUpdateTimestamp":0,'
             '"remoteIP":"/ip:1","version":401}]}}',
         ),
         (
-            bodies.ConsumeMessageDirectlyResult,
+            admin_bodies.ConsumeMessageDirectlyResult,
             '{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"remark":"r",'
             '"spentTimeMills":3}',
         ),
         (bodies.LockBatchResponseBody, '{"lockOKMQSet":[' + QUEUE_TEXT + "]}"),
         (bodies.KVTable, '{"table":{"k":"v"}}'),
-        (bodies.TopicList, '{"brokerAddr":"ip:1","topicList":["T"]}'),
+        (admin_bodies.TopicList, '{"brokerAddr":"ip:1","topicList":["T"]}'),
         (bodies.ConsumerOffsetSerializeWrapper, '{"offsetTable":{"T@G":{0:1,1:2}}}'),
         (
             bodies.OffsetMovedEvent,
@@ -114,7 +114,7 @@ def test_queues_are_read_as_keys_in_either_form():
         '{"offsetTable":{' + QUEUE_TEXT + ":12}}",
         json.dumps({"offsetTable": {QUEUE_TEXT: 12}}),
     ):
-        assert bodies.ResetOffsetBody.decode(text.encode()).offset_table == {QUEUE: 12}
+        assert admin_bodies.ResetOffsetBody.decode(text.encode()).offset_table == {QUEUE: 12}
 
 
 @pytest.mark.parametrize("name", ["{x}", "{}", QUEUE_TEXT, "$ref"])
@@ -147,7 +147,7 @@ def test_numbers_that_java_cannot_hold_are_refused():
     queue = f'{{"topic":"T","brokerName":"b","queueId":{2**61 - 1}}}'
     for cls, text in (
         (bodies.LockBatchRequestBody, f'{{"consumerGroup":"g","clientId":"c","mqSet":[{queue}]}}'),
-        (bodies.ResetOffsetBody, f'{{"offsetTable":{{{queue}:1}}}}'),
+        (admin_bodies.ResetOffsetBody, f'{{"offsetTable":{{{queue}:1}}}}'),
         (bodies.ConsumerOffsetSerializeWrapper, f'{{"offsetTable":{{"t@g":{{{2**31}:1}}}}}}'),
         (bodies.BrokerData, f'{{"cluster":"","brokerName":"","brokerAddrs":{{{2**63}:"a"}}}}'),
     ):
@@ -167,7 +167,7 @@ def test_a_heartbeat_of_the_cpp_client_is_read():
     assert consumer.message_model == "BROADCASTING"
     assert consumer.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
     assert consumer.subscription_data_set == [
-        bodies.SubscriptionData("T", sub_version=1_690_000_000_000)
+        admin_bodies.SubscriptionData("T", sub_version=1_690_000_000_000)
     ]
     assert heartbeat.producer_data_set == []
 
@@ -191,7 +191,7 @@ def test_a_route_of_an_old_broker_is_read():
         (bodies.HeartbeatData, b"{}"),
         (bodies.HeartbeatData, b"[]"),
         (bodies.HeartbeatData, b'{"clientID":"c","consumerDataSet":[1]}'),
-        (bodies.ResetOffsetBody, b'{"offsetTable":{{"topic":"T"}:1}}'),
+        (admin_bodies.ResetOffsetBody, b'{"offsetTable":{{"topic":"T"}:1}}'),
         (bodies.TopicConfig, b'{"topicName":"T","perm":"six"}'),
     ],
 )

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from congreve.base.steps import at_once
 from congreve.remoting.errors import BodyError
 from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.bodies import TopicConfig, TopicConfigSerializeWrapper, TopicList
+from congreve.remoting.messages.admin_bodies import TopicList
+from congreve.remoting.messages.bodies import TopicConfig, TopicConfigSerializeWrapper
 from congreve.remoting.messages.body import MessageQueue
 
 CONFIG_FILES = json.loads((Path(__file__).parents[2] / "golden/state_files.json").read_text())
