@@ -170,7 +170,7 @@ class PopJournal:
             refused = recode(answers, ResponseCode.SERVICE_NOT_AVAILABLE, self._refusal())
             connection.write(refused)
         elif self.group_commit is not None:
-            self.group_commit.send(connection, answers, self._end)
+            self.group_commit.send(connection, answers, self.end)
         else:
             connection.write(answers)
 
