@@ -1,7 +1,7 @@
 """Progress of consumer groups for administrators (RocketMQ: AdminBrokerProcessor)."""
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -9,12 +9,16 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
+from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.body import MessageQueue
+
+Windows = Callable[[str, str, int], PopWindow | None]
+"""What the pops of a group have taken of a queue, None of one that it does not pop."""
 
 
 class GroupConsumeStats:
@@ -28,7 +32,9 @@ class GroupConsumeStats:
         consumers: ConsumerManager,
         store: MessageStore,
         stats: BrokerStats,
+        windows: Windows,
     ) -> None:
+        self._windows = windows
         self._config = config
         self._topics = metadata.topics
         self._offsets = metadata.offsets
@@ -37,9 +43,10 @@ class GroupConsumeStats:
         self._stats = stats
 
     def steps(
-        self, group: str, topics: Iterable[str], *, write_queues: bool
+        self, group: str, topics: Iterable[str], *, write_queues: bool, with_pops: bool = False
     ) -> Generator[None, None, ConsumeStats]:
-        """The group's offset and lag on each queue of these topics, in steps.
+        """The group's offset and lag on each queue of these topics, in steps, also what its pops
+        have taken of it.
 
         Topics that it does not subscribe to any more are left out.
         """
@@ -55,7 +62,9 @@ class GroupConsumeStats:
                 queue = MessageQueue(
                     topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
                 )
-                table[queue] = self._progress(group, topic, queue_id)
+                table[queue] = progress = self._progress(group, topic, queue_id)
+                if with_pops and (window := self._windows(group, topic, queue_id)) is not None:
+                    progress.pull_offset, progress.in_flight = window.next, window.out
                 yield
             tps += topic_tps
         return ConsumeStats(consume_tps=tps, offset_table=table)

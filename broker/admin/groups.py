@@ -5,7 +5,7 @@ import logging
 from collections.abc import Generator, Mapping
 
 from congreve.base.clock import Clock
-from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats
+from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats, Windows
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
@@ -60,6 +60,7 @@ class GroupAdminProcessor:
         stats: BrokerStats,
         clock: Clock,
         pieces: Pieces,
+        windows: Windows,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
@@ -78,7 +79,12 @@ class GroupAdminProcessor:
             pieces, lambda: metadata.offsets.changes, lambda: all_offsets
         )
         self._consume_stats = GroupConsumeStats(
-            config=config, metadata=metadata, consumers=consumers, store=store, stats=stats
+            config=config,
+            metadata=metadata,
+            consumers=consumers,
+            store=store,
+            stats=stats,
+            windows=windows,
         )
         self._all_consume_stats = BrokerConsumeStats(
             self._consume_stats,
@@ -199,7 +205,7 @@ class GroupAdminProcessor:
         group = header.consumer_group
         named = (header.topic or "").strip()
         topics = [named] if named else self._offsets.topics_of(group)
-        steps = self._consume_stats.steps(group, topics, write_queues=False)
+        steps = self._consume_stats.steps(group, topics, write_queues=False, with_pops=True)
         stats = await self._pieces.run(steps)
         body = await self._pieces.run(stats.encode_steps())
         return request.reply(ResponseCode.SUCCESS, body=body)

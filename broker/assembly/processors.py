@@ -169,6 +169,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
             stats=managers.stats,
             clock=managers.clock,
             pieces=managers.pieces,
+            windows=managers.pops.in_flight.find,
         ),
     )
 

@@ -16,6 +16,7 @@ from congreve.remoting.messages.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,
     ConsumeStatsList,
+    OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
     ResetOffsetBody,
@@ -66,6 +67,10 @@ class QueueLag(Fields, msgspec.Struct, frozen=True, order=True):
     lag: int
     lag_ms: int
     last_consumed_ms: int
+    in_flight: int | None = None
+    """Messages that pops have taken and not settled; None of a queue that the group pulls."""
+    ready: int | None = None
+    """Messages that no pop has taken."""
 
 
 class GroupMember(Fields, msgspec.Struct, frozen=True, order=True):
@@ -155,6 +160,7 @@ class GroupAdmin:
                         lag=max(offsets.broker_offset - offsets.consumer_offset, 0),
                         lag_ms=max(span.delay_time, 0) if span is not None else 0,
                         last_consumed_ms=offsets.last_timestamp,
+                        **_popped(offsets),
                     )
                 )
         return sorted(rows)
@@ -333,6 +339,15 @@ class GroupAdmin:
         address = self._client.routes.address(row.broker_name)
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         await self._client.demand(address, code, header.fields())
+
+
+def _popped(offsets: OffsetWrapper) -> dict[str, int]:
+    """The fields of a queue that its group pops. RocketMQ 5 only knows where the next pop
+    begins."""
+    if offsets.in_flight is None or offsets.pull_offset is None:
+        return {}
+    ready = max(offsets.broker_offset - offsets.pull_offset, 0)
+    return {"in_flight": offsets.in_flight, "ready": ready}
 
 
 def _lag(stats: ConsumeStats) -> int:

@@ -66,6 +66,8 @@ async def create(admin: AdminClient, name: str, cluster: str | None, **settings:
 async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
     await _check_known(admin, name)
+    found = await admin.groups.lag(name, topic)
+    no_pops = all(row.in_flight is None for row in found)
     return [
         {
             "topic": row.topic,
@@ -75,8 +77,9 @@ async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
             "end": row.broker_offset,
             "lag": row.lag,
             "oldest_ms": row.lag_ms,
+            **({} if no_pops else {"in_flight": row.in_flight, "ready": row.ready}),
         }
-        for row in await admin.groups.lag(name, topic)
+        for row in found
     ]
 
 

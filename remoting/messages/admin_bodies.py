@@ -43,6 +43,10 @@ class OffsetWrapper(Body):
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
     last_timestamp: Int64 = 0
+    pull_offset: Int64 | None = None
+    """RocketMQ 5: of a queue that the group pops, the first message that no pop has taken."""
+    in_flight: Int64 | None = None
+    """Congreve: how many of the messages before it are out."""
 
 
 class ConsumeStats(Body):

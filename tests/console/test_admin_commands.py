@@ -12,6 +12,7 @@ from congreve.client import (
     SyncProducer,
     SyncPullConsumer,
     SyncPushConsumer,
+    SyncShareConsumer,
 )
 from congreve.client.settings import ConsumeFrom
 from tests.console.conftest import congreve
@@ -47,6 +48,28 @@ def test_lag_is_listed_and_offsets_are_reset(namesrv: str) -> None:
     assert isinstance(rows(namesrv, "group", "list"), list)
     refused = congreve("group", "reset", "slow", "-t", "lagging", namesrv=namesrv)
     assert (refused.returncode, "one of --first" in refused.stderr) == (1, True)
+
+
+def test_the_lag_of_a_group_that_pops_says_what_is_out(namesrv: str) -> None:
+    congreve("topic", "create", "shared-out", "-q", "1", namesrv=namesrv)
+    with (
+        SyncProducer(namesrv, group="p") as producer,
+        SyncShareConsumer(
+            namesrv,
+            group="sharing",
+            topics={"shared-out": "*"},
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ) as consumer,
+    ):
+        for _ in range(5):
+            producer.send(Message(topic="shared-out", body=b"m"))
+        first, second, _ = consumer.receive(3, wait_s=20)
+        consumer.ack(second)
+        (row,) = rows(namesrv, "group", "lag", "sharing", "-t", "shared-out")
+        assert (row["lag"], row["in_flight"], row["ready"]) == (5, 2, 2)
+        consumer.ack(first)
+        (row,) = rows(namesrv, "group", "lag", "sharing", "-t", "shared-out")
+        assert (row["lag"], row["in_flight"], row["ready"]) == (3, 1, 2)
 
 
 def test_dead_letters_are_counted_and_resent(namesrv: str) -> None:

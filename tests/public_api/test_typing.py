@@ -15,17 +15,20 @@ from congreve.client import (
     Producer,
     PullConsumer,
     PushConsumer,
+    ShareConsumer,
     SyncAdminClient,
     SyncLitePullConsumer,
     SyncProducer,
     SyncPullConsumer,
     SyncPushConsumer,
+    SyncShareConsumer,
     SyncTransactionProducer,
     TransactionProducer,
 )
 from congreve.client.consumer.group_client import ConsumerOptions
 from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.producer.producer import ProducerOptions
+from congreve.client.share.member import ShareMember, ShareOptions
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.options import ConnectionOptions
 
@@ -75,6 +78,7 @@ def test_type_checkers_find_each_wrong_call_and_no_other(
         (Producer, ProducerOptions, {"group"}),
         (PullConsumer, ConsumerOptions, {"group"}),
         (GroupMember, MemberOptions, {"group", "topics"}),
+        (ShareMember, ShareOptions, {"group", "topics"}),
     ],
 )
 def test_options_are_those_of_the_constructor(client: type, options: type, own: set[str]) -> None:
@@ -101,6 +105,8 @@ def test_options_are_those_of_the_constructor(client: type, options: type, own: 
         (SyncPushConsumer, {"group": "g", "topics": {"T": "*"}}),
         (LitePullConsumer, {"group": "g"}),
         (SyncLitePullConsumer, {"group": "g"}),
+        (ShareConsumer, {"group": "g", "topics": {"T": "*"}}),
+        (SyncShareConsumer, {"group": "g", "topics": {"T": "*"}}),
     ],
 )
 def test_errors_name_the_class_that_the_user_wrote(client: Any, given: dict[str, Any]) -> None:

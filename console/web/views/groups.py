@@ -78,6 +78,7 @@ async def group(visit: Visit) -> Response:
         members=members,
         period=default_period(),
         lag=sum(each.lag for each in queues),
+        pops=any(each.in_flight is not None for each in queues),
         oldest_ms=max((each.lag_ms for each in queues if each.lag), default=0),
     )
 

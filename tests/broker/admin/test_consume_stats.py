@@ -57,7 +57,9 @@ class Cluster:
         self.stats = BrokerStats(self.clock, lambda: store.queues, lambda: self.clock.now() / 1000)
         self.stats.sample()
         parts: dict[str, Any] = {"config": CONFIG, "metadata": self.metadata, "store": store}
-        self.progress = Progress(**parts, consumers=self.consumers, stats=self.stats)
+        self.progress = Progress(
+            **parts, consumers=self.consumers, stats=self.stats, windows=lambda *_: None
+        )
         self.kept = BrokerConsumeStats(self.progress, **parts, pieces=Pieces())
 
     async def ask(self, *, only_ordered: bool = False) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import congreve
-from congreve.client import Message
+from congreve.client import ConsumeFrom, Message, SyncShareConsumer
 from congreve.client.admin.client import AdminClient
 from congreve.console.web import views
 from congreve.console.web.options import Options
@@ -192,6 +192,25 @@ def test_a_group_is_shown_reset_and_deleted(console: Console, node: congreve.Nod
     assert "Messages wait" not in done
     assert "type the group" in console.post("/groups/billing/delete", 400, confirm="no")
     assert "deleted group: billing" in console.post("/groups/billing/delete", confirm="billing")
+
+
+def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.Node) -> None:
+    with (
+        node.producer("shop") as producer,
+        SyncShareConsumer(
+            node.address,
+            group="sharing",
+            topics={"shared-out": "*"},
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ) as consumer,
+    ):
+        for _ in range(3):
+            producer.send(Message(topic="shared-out", body=b"m"))
+        while not consumer.receive(1, wait_s=1):
+            pass
+        console.eventually("/groups?q=sharing", 'href="/groups/sharing"')
+        text = console.eventually("/groups/sharing", "In flight")
+        assert "Ready" in text
 
 
 def test_a_member_and_its_running_info_are_shown(console: Console, node: congreve.Node) -> None:
