@@ -14,6 +14,7 @@ from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.send.retries import dead_letter
 from congreve.engine.pop.in_flight import InFlight, PopWindow
+from congreve.engine.pop.results import Answer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.fitting import fitting
@@ -31,6 +32,9 @@ from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, pop_retry_t
 from congreve.records.record import decode_record, offset_message_id
 
 logger = logging.getLogger(__name__)
+
+CLAIMED_MS = 1_000
+"""When a message is due again whose copy the store has refused."""
 
 
 class PopRedelivery:
@@ -124,12 +128,17 @@ class PopRedelivery:
                     _settle_any(window, record.queue_offset)
 
     def _put(self, copy: Record, window: PopWindow, record: Record, pop_ms: int) -> bool:
+        # A lane may acknowledge the message meanwhile: with another pop time it cannot.
+        claimed_ms = max(self._store.clock.now(), pop_ms + 1)
+        offset = record.queue_offset
+        if window.extend(offset, pop_ms, claimed_ms, CLAIMED_MS) is not Answer.DONE:
+            return True
         copy.prepared_offset = record.physical_offset + 1
         put = self._store.put(copy, is_copy=True)
         if put.status is not PutStatus.PUT_OK:
             logger.error("%s takes no copy of a message: %s", copy.topic, put.refusal)
             return False
-        window.settle(record.queue_offset, pop_ms)
+        window.settle(offset, claimed_ms)
         is_dead = copy.topic == dlq_topic(window.group)
         topic = original_topic(window.group, window.topic)
         self._stats.sent_back(window.group, topic, is_dead=is_dead)

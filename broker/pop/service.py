@@ -340,7 +340,6 @@ class Pops:
         pulls = self._pulls((window.group, original_topic(window.group, window.topic)))
         moved = due.pop_ms == MOVED_MS
         again = self.redelivery.again
-        if again(window, due.offset, due.pop_ms, self._config.store_host, pulls=pulls, moved=moved):
-            return True
-        window.give_back(due.offset, due.pop_ms)
-        return False
+        return again(
+            window, due.offset, due.pop_ms, self._config.store_host, pulls=pulls, moved=moved
+        )
