@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-threads bench-spark \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-threads bench-spark \
 	clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -152,8 +152,12 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
+
+# Every state of elected groups within the large bounds, in two processes; writes docs/proof.md.
+soak-states: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m proof large
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
 # to memory. ROUNDS=1000000 SECONDS=60 ONLY=.pyx: so many mutations, within so much CPU for each, of

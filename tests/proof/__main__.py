@@ -1,0 +1,86 @@
+"""Explores the bounds, seeds the bugs, and writes what it found into docs/proof.md.
+
+`python -m proof small|large [PROCESSES]`, with tests/ on the path. It ends with an error if a
+promise is broken, or a seeded bug is not found.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from .bounds import LARGE, SMALL, begin
+from .explorer import Found, explore
+from .group import Bound
+from .mutants import MUTANTS, Mutant
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "proof.md"
+FROM, TO = "<!-- written by python -m proof -->\n", "<!-- end -->\n"
+STATES_MAX = 25_000
+
+
+def explored(bound: Bound) -> Found:
+    """All states of a bound."""
+    return explore(bound, begin(bound))
+
+
+def seeded(index: int) -> Found:
+    """The nearest state in which a seeded bug shows."""
+    mutant: Mutant = MUTANTS[index]
+    with mutant.seeded():
+        return explore(mutant.bound, begin(mutant.bound), STATES_MAX)
+
+
+def main(size: str, processes: int = 2) -> int:
+    """Run everything; the exit code."""
+    bounds = LARGE if size == "large" else SMALL
+    with ProcessPoolExecutor(processes) as pool:
+        states = pool.map(explored, bounds)
+        bugs = pool.map(seeded, range(len(MUTANTS)))
+        rows = [_row(bound, found) for bound, found in zip(bounds, states, strict=True)]
+        found_bugs = list(bugs)
+    for mutant, found in zip(MUTANTS, found_bugs, strict=True):
+        print(f"{mutant.name}: {found}\n")
+    killed = sum(bool(found.broken) for found in found_bugs)
+    _write(
+        [
+            f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, `{size}`.",
+            "",
+            "| members | least in sync | prompt | messages | stops | lost ends | late answers"
+            " | lapses | states | steps | depth | CPU s | states a second | broken |",
+            "|" + "---|" * 14,
+            *rows,
+            "",
+            f"Seeded bugs found: {killed} of {len(MUTANTS)}.",
+            "",
+            "| seeded bug | states | steps to it |",
+            "|---|---|---|",
+            *(
+                f"| {mutant.name} | {found.states:,} | {len(found.trace)} |"
+                for mutant, found in zip(MUTANTS, found_bugs, strict=True)
+            ),
+        ]
+    )
+    return 0 if killed == len(MUTANTS) and all(row.endswith("| no |") for row in rows) else 1
+
+
+def _row(bound: Bound, found: Found) -> str:
+    print(f"{bound}: {found}\n", flush=True)
+    settings = [str(each) for each in bound._replace(prompt="yes" if bound.prompt else "no")]
+    broken = found.broken or "no"
+    return (
+        f"| {' | '.join(settings)} | {found.states:,} | {found.steps:,} | {found.depth} |"
+        f" {found.seconds:.0f} | {found.states / found.seconds:,.0f} | {broken} |"
+    )
+
+
+def _write(lines: list[str]) -> None:
+    before, _, rest = PAGE.read_text().partition(FROM)
+    _, _, after = rest.partition(TO)
+    PAGE.write_text(before + FROM + "\n".join(lines) + "\n" + TO + after)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
