@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+import numpy
+from numpy import int64
+
 from congreve.base.clock import Clock
 from congreve.broker.accounts.permissions import BATCH_ACK_MAX
 from congreve.broker.errors import RefusedError, check_body_size
@@ -76,8 +79,8 @@ class AckMessageProcessor:
             raise RefusedError(ResponseCode.NO_MESSAGE, "the batch has no acknowledgements")
         # None is settled if one is not valid.
         for ack, window in [(ack, self._window_of(ack)) for ack in acks]:
-            for offset in ack.offsets(window.begin, window.next):
-                window.ack(offset, ack.pop_time)
+            offsets = numpy.fromiter(ack.offsets(window.begin, window.next), int64)
+            window.ack_all(offsets, ack.pop_time)
             ordered = ack.revive_queue_id == ORDERED_REVIVE_QUEUE_ID
             self._pops.settled(window, ordered=ordered)
         self._pops.journal.answer(request, connection, request.reply(ResponseCode.SUCCESS))

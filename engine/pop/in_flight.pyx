@@ -75,7 +75,10 @@ cdef class InFlight:
     @property
     def out(self):
         """Messages that are out, in all windows."""
-        return self.pops.out
+        pthread_mutex_lock(&self.pops.mutex)
+        cdef int64_t out = self.pops.out
+        pthread_mutex_unlock(&self.pops.mutex)
+        return out
 
     # --- windows
 
@@ -341,23 +344,26 @@ cdef class PopWindow:
     @property
     def next(self):
         """The first offset that no pop has taken."""
+        # Only the event loop changes it.
         return self.state.next
 
     @property
     def out(self):
         """Messages that are out."""
-        return self.state.out
+        pthread_mutex_lock(&self.pops.mutex)
+        cdef int64_t out = self.state.out
+        pthread_mutex_unlock(&self.pops.mutex)
+        return out
 
     @property
     def room(self):
         """Messages that take() may take before a limit refuses one."""
-        return max(
-            0,
-            min(
-                self.pops.window_max - self.state.out,
-                self.pops.store_max - self.pops.out,
-            ),
+        pthread_mutex_lock(&self.pops.mutex)
+        cdef int64_t room = min(
+            self.pops.window_max - self.state.out, self.pops.store_max - self.pops.out
         )
+        pthread_mutex_unlock(&self.pops.mutex)
+        return max(room, 0)
 
     # --- changes
 
@@ -477,7 +483,7 @@ cdef class PopWindow:
         """
         cdef int64_t slot, count = 0
         cdef Out *out
-        rows = numpy.empty((max(0, min(most, self.state.out)), 4), numpy.int64)
+        rows = numpy.empty((max(0, min(most, self.out)), 4), numpy.int64)
         cdef int64_t[:, ::1] view = rows
         pthread_mutex_lock(&self.pops.mutex)
         out = out_from(&self.state, first, &slot)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -173,6 +175,38 @@ def test_windows_and_every_replay_of_their_journal_are_as_the_model(data) -> Non
         assert replayed.out == run.pops.out
         due = replayed.due(FOREVER - 1, 1 << 20)
         assert sorted(each.ordered for each in due) == run.model.ordered()
+
+
+@pytest.mark.parametrize("left", [0, 3, 50, 400])
+@pytest.mark.parametrize("extends", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_few_that_are_left_of_many_are_due_in_time(left: int, extends: bool, seed: int) -> None:
+    """Chunks with few messages become one."""
+    random = Random(seed)
+    pops = InFlight(PopLimits())
+    window = pops.window("g", "t", 0, 0)
+    due = {}
+    for first in range(0, 3_000, 7):
+        invisible = random.randrange(1, 1_000)
+        window.take(numpy.arange(first, first + 7), first + 7, 1_000, invisible)
+        due |= dict.fromkeys(range(first, first + 7), 1_000 + invisible)
+    order = list(due)
+    random.shuffle(order)
+    for offset in order[left:]:
+        assert window.ack(offset, 1_000) is Answer.DONE
+        del due[offset]
+        if extends and offset % 50 == 0 and due:
+            moved = random.choice(list(due))
+            due[moved] = 1_000 + random.randrange(1, 1_000)
+            assert window.extend(moved, 1_000, 1_000, due[moved] - 1_000) is Answer.DONE
+    assert [row[0] for row in window.messages_out(0, 9_999).tolist()] == sorted(due)
+    for now in range(1_000, 2_001):
+        expected = {offset for offset, due_ms in due.items() if due_ms == now}
+        if expected or now % 100 == 0:
+            later = [due_ms for due_ms in due.values() if due_ms >= now]
+            assert pops.next_due_ms() <= min(later, default=FOREVER)
+            assert {each.offset for each in pops.due(now, 9_999)} == expected
+    assert pops.next_due_ms() == FOREVER
 
 
 def test_a_lowest_due_time_is_exact_after_due_has_looked() -> None:
