@@ -35,7 +35,7 @@ from congreve.remoting.messages.admin_headers import (
 )
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, SubscriptionGroupList
 from congreve.remoting.messages.body import MessageQueue
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.codes import VERSION, RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
@@ -207,6 +207,9 @@ class GroupAdminProcessor:
         topics = [named] if named else self._offsets.topics_of(group)
         steps = self._consume_stats.steps(group, topics, write_queues=False, with_pops=True)
         stats = await self._pieces.run(steps)
+        if request.version > VERSION:  # RocketMQ 5 shows the difference as what is in flight
+            for offsets in stats.offset_table.values():
+                offsets.pull_offset = max(offsets.pull_offset or 0, offsets.consumer_offset)
         body = await self._pieces.run(stats.encode_steps())
         return request.reply(ResponseCode.SUCCESS, body=body)
 

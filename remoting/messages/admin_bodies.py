@@ -44,7 +44,7 @@ class OffsetWrapper(Body):
     consumer_offset: Int64 = 0
     last_timestamp: Int64 = 0
     pull_offset: Int64 | None = None
-    """RocketMQ 5: of a queue that the group pops, the first message that no pop has taken."""
+    """RocketMQ 5: the first message that the group has not got; here only of pops."""
     in_flight: Int64 | None = None
     """Congreve: how many of the messages before it are out."""
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from congreve.remoting.messages.admin_bodies import ConsumeStats
 from congreve.remoting.messages.codes import ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
 
-from ..tool import Tool, config_of, running
+from ..tool import Tool, commit, config_of, running
 
 FURTHER = {
     "consumeMessageOrderly": True,
@@ -124,3 +126,15 @@ async def test_settings_of_a_group_that_may_not_be_created_are_refused(tmp_path:
     async with running(config_of(tmp_path, auto_create_subscription_group=False)) as (tool, _):
         answer = await tool.ask(352, {"group": "G"})
         assert (answer.code, answer.remark) == (26, "No group in this broker")
+
+
+async def test_tools_of_rocketmq_5_see_nothing_in_flight_that_was_pulled(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T")
+        await tool.send("T", queue_id=0)
+        assert (await tool.ask(15, commit("G", "T", 1))).code == 0
+        for version, wanted in ((401, None), (513, 1)):
+            request = RemotingCommand(code=208, ext_fields={"consumerGroup": "G"}, version=version)
+            body = (await tool.client.invoke(tool.address, request)).body
+            offsets = ConsumeStats.decode(body).offset_table.values()
+            assert [each.pull_offset for each in offsets if each.consumer_offset] == [wanted]

@@ -126,6 +126,7 @@ def test_members_read_queues_that_the_broker_assigns(
         lambda: mqadmin("consumerProgress", "-g", group), r"(?m)^Consume Diff Total: 0$"
     )
     assert progress.count(topic) >= 4
+    assert "Consume Inflight Total: 0" in progress
     for member in members:
         java5.call("memberStop", id=member)
     assert "success" in mqadmin("updateSubGroup", "-g", group + "-copy", *EVERYWHERE)
