@@ -21,7 +21,7 @@ from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Due
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import RETRY_PREFIX, pop_retry_topic
+from congreve.records.message.topics import RETRY_PREFIX, REVIVE_PREFIX, pop_retry_topic
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.bodies import TopicConfig
@@ -38,6 +38,8 @@ CLOCK_STEP_S = 1.0
 SAVE_S = 5.0
 PULLED_ONLY_MS = 30_000
 """How long after its last pop a group with members that pull has no others."""
+RECENT_BYTES = 64 << 20
+"""Before the log's end: they are in memory."""
 MOVED_MS = 1
 """The pop time of messages that no member popped: they are moved to another retry topic."""
 _NOTHING = numpy.empty(0, int64)
@@ -77,6 +79,7 @@ class Pops:
         self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out
         self._timer = WakeUpTimer(self._redeliver)
         self._periodic = Periodic(SAVE_S, self._save)
+        self._reading: set[int] = set()  # places in the log that a thread reads
         self._used = False
         metadata.offsets.refuse(self._is_settled)
         metadata.topics.listen(self._topic_changed)
@@ -100,6 +103,11 @@ class Pops:
             self._popped_ms[window.group, original_topic(window.group, window.topic)] = 0
 
     def _load(self) -> bool:
+        for topic in self._store.queues.topics():
+            if topic.startswith(REVIVE_PREFIX):
+                logger.warning(
+                    "%s: RocketMQ's journal of pops is not read; what was out comes again", topic
+                )
         used = self.journal.load()
         if used:
             self.redelivery.settle_copied(self.in_flight, self.journal.end)
@@ -290,6 +298,35 @@ class Pops:
                 del table[key]
 
     # --- arrivals
+
+    def is_readable(self, window: PopWindow) -> bool:
+        """Whether the next message of a window is in memory; if not, a thread reads it, and then
+        wakes the group's pops."""
+        topic, queue_id = window.topic, window.queue_id
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or not queue.min <= window.next < self._store.log.end_of(queue):
+            return True
+        if self._store.log.max_offset - queue[window.next][0] <= RECENT_BYTES:
+            return True
+        _, place = self._store.store_time_in_memory(topic, queue_id, window.next)
+        if place < 0 or place in self._reading:
+            return place < 0
+        loop = asyncio.get_running_loop()
+        key = window.group, original_topic(window.group, topic)
+
+        def done() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._was_read, place, key)
+
+        self._reading.add(place)
+        if not self._store.cold_reads.fetch(place, done):
+            self._reading.discard(place)
+            return True
+        return False
+
+    def _was_read(self, place: int, key: Key) -> None:
+        self._reading.discard(place)
+        self.waiting.wake(key)
 
     def watch(self, topic: str, queue_id: int) -> None:
         """Ask for a call of arrived() for the next message of a queue."""

@@ -193,6 +193,8 @@ class PopTaking:
             result.full = True
             return None
         for _ in range(SCANS_MAX):
+            if not self._pops.is_readable(window):
+                return None
             found = self._store.get(window.topic, window.queue_id, window.next, most, *wanted)
             if found.status is GetStatus.FOUND:
                 body = b"".join(found.buffers)

@@ -37,6 +37,8 @@ RESENT_PREFIX = "RESENT_"
 #: Light message queues: their entries lead to records of other topics.
 LIGHT_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+#: The journals of pops of RocketMQ 5.
+REVIVE_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 #: Groups that every broker has.
 SYSTEM_GROUPS = (

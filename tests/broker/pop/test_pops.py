@@ -2,6 +2,8 @@
 
 import asyncio
 
+from congreve.broker.pop import service
+
 from ..tool import config_of, running
 from .popping import ILLEGAL, NO_MESSAGE, NOTHING, OK, Member
 
@@ -84,3 +86,21 @@ async def test_a_copy_that_a_kill_left_without_its_entry_is_the_only_one(tmp_pat
         assert (again.body, again.record.reconsume_times) == (b"x", 1)
         assert await Member(tool).ack(again) == OK
         assert await Member(tool).pop(pollTime=600) == []
+
+
+async def test_a_pop_of_old_messages_waits_for_a_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "RECENT_BYTES", -1)
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.send("T", b"old")
+        store = broker.store
+        place = store.queues.get("T", 0)[0][0]
+        in_memory = iter([False])
+        monkeypatch.setattr(
+            store,
+            "store_time_in_memory",
+            lambda *_: (-1, -1) if next(in_memory, True) else (-1, place),
+        )
+        (message,) = await Member(tool).pop(pollTime=2_500)
+        assert message.body == b"old"
+        assert store.cold_reads.count == 1
