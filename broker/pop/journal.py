@@ -6,7 +6,6 @@ start does not read the journal from its beginning, and retention may remove old
 """
 
 import asyncio
-import base64
 import logging
 import os
 from collections.abc import Callable
@@ -50,7 +49,7 @@ class Snapshot(Body):
 
     next: Int64 = 0
     at: Int64 = 0
-    windows: str = ""
+    windows: bytes = b""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -192,7 +191,7 @@ class PopJournal:
         begin = 0
         log_end = self._store.log.max_offset
         if snapshot is not None and snapshot.next <= queue.max and snapshot.at <= log_end:
-            self._in_flight.restore(base64.b64decode(snapshot.windows))
+            self._in_flight.restore(snapshot.windows)
             begin, self.end = snapshot.next, snapshot.at
         if begin < queue.min:
             logger.error(
@@ -236,7 +235,7 @@ class PopJournal:
         windows = self._in_flight.snapshot()
         self._since_snapshot, self._snapshot_size = 0, len(windows)
         self._snapshot_end, self._snapshot_ms = self.end, self._clock.now()
-        return Snapshot(next=self._next, at=self.end, windows=base64.b64encode(windows).decode())
+        return Snapshot(next=self._next, at=self.end, windows=windows)
 
     def _confirmed(self) -> bool:
         """Whether no other log can replace the one that the snapshot continues."""

@@ -24,8 +24,10 @@ from congreve.broker.metadata.filters import ConsumerFilterManager, ConsumerFilt
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.journaled_file import read_journal
 from congreve.broker.metadata.offsets import ConsumerOffsetManager, Line
+from congreve.broker.metadata.request_modes import MessageRequestModes
 from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.pop.journal import Snapshot
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
 from congreve.engine.errors import PopJournalError
@@ -45,7 +47,7 @@ from congreve.engine.timer.index import TimerState
 from congreve.engine.timer.run import PAIR, Run
 from congreve.namesrv.kvconfig import KvConfig
 from congreve.remoting.loop.pieces import Pieces
-from congreve.remoting.messages import bodies
+from congreve.remoting.messages import bodies, fastjson
 from congreve.remoting.messages.body import Body
 
 from .messages import RECORDS
@@ -298,6 +300,20 @@ def _store_files() -> Iterator[Parser]:
         _replay,
         [_pop_journal()],
         (PopJournalError,),
+    )
+    yield Parser(
+        "pops.json",
+        ("broker/pop/journal.py",),
+        lambda data: InFlight(PopLimits(store=2_000, window=1_000)).restore(
+            Snapshot.from_tree(fastjson.loads(text(data))).windows
+        ),
+        [Snapshot(next=7, at=8, windows=_pop_journal()).encode()],
+    )
+    yield Parser(
+        "request modes",
+        ("broker/metadata/request_modes.py",),
+        lambda data: MessageRequestModes(BrokerConfig()).load(text(data)),
+        [b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","topic":"T"}}}}'],
     )
     yield Parser(
         "timer state",

@@ -12,6 +12,7 @@ from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.broker_conf import parse_config
 from congreve.broker.log_levels import parse_log_levels
 from congreve.broker.metadata import subscription
+from congreve.broker.metadata.attributes import TOPIC_ATTRIBUTES, changed, parse_changes
 from congreve.broker.quotas.quota_file import parse_quotas
 from congreve.console.top.figures import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
@@ -33,6 +34,12 @@ def parsers() -> Iterator[Parser]:
         lambda data: compiler.compile(text(data)),
         [b"a > 5 AND (b IN ('x', 'y') OR NOT c IS NULL)", b"a BETWEEN 1.5 AND 2e3 OR d = TRUE"],
         slowness=4,
+    )
+    yield Parser(
+        "attributes",
+        ("broker/metadata/attributes.py",),
+        lambda data: changed({}, parse_changes(text(data)), TOPIC_ATTRIBUTES),
+        [b"+message.type=FIFO,+reserve.time=7", b"-message.type"],
     )
     yield Parser(
         "tags",
