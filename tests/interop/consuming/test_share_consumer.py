@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness.cluster import Cluster
 
+from congreve.base.errors import CongreveError
 from congreve.client import (
     ConsumeFrom,
     ConsumeResult,
@@ -25,7 +26,11 @@ from congreve.client import (
     Sql,
     SyncShareConsumer,
 )
-from congreve.client.errors import ClientStateError, InvalidSettingError
+from congreve.client.errors import (
+    ClientStateError,
+    InvalidSettingError,
+    InvalidSubscriptionError,
+)
 
 KINDS = ("congreve", "java5")
 
@@ -62,12 +67,12 @@ async def member(
         yield consumer
 
 
-async def take(consumer: ShareConsumer, count: int) -> list[ReceivedMessage]:
+async def take(consumer: ShareConsumer, count: int, wait_s: float = 2) -> list[ReceivedMessage]:
     """Receive until there are so many messages."""
     messages: list[ReceivedMessage] = []
     async with asyncio.timeout(LIMIT_S):
         while len(messages) < count:
-            messages += await consumer.receive(wait_s=2)
+            messages += await consumer.receive(wait_s=wait_s)
     return messages
 
 
@@ -213,6 +218,62 @@ async def test_filters(cluster: Cluster, topic: str, group: str) -> None:
         messages = await take(consumer, 10)
         assert {int(each.body) for each in messages} == set(range(0, 20, 2))
         await consumer.ack(messages)
+
+
+async def test_sql_filter(fragile: Cluster, java: Any, group: str) -> None:
+    fragile.create_topic(java, "priced", queues=2)
+    async with Producer(fragile.namesrv.address, group="senders") as producer:
+        for number in range(10):
+            properties = {"price": str(number)}
+            await producer.send(Message(topic="priced", body=b"%d" % number, properties=properties))
+    async with member(fragile, group, "priced", wanted=Sql("price > 6")) as consumer:
+        messages = await take(consumer, 3)
+        assert {each.body for each in messages} == {b"7", b"8", b"9"}
+        await consumer.ack(messages)
+    with pytest.raises(InvalidSubscriptionError, match="refuses the filter"):
+        async with member(fragile, group, "priced", wanted=Sql("price >")):
+            pass
+
+
+async def test_a_broker_is_killed_and_returns(
+    kind: str, fragile: Cluster, java: Any, group: str
+) -> None:
+    fragile.create_topic(java, "durable", queues=4)
+    await send(fragile, "durable", 40)
+    settings = ShareSettings(invisible_s=INVISIBLE_S, pause_after_error_s=0.1)
+    async with member(fragile, group, "durable", settings=settings) as consumer:
+        first = await take(consumer, 40)
+        done, left = first[:30], first[30:]
+        await consumer.ack(done)
+        await asyncio.to_thread(fragile.broker.kill)
+        with pytest.raises(CongreveError):
+            await consumer.ack(left[0])
+        waiting = asyncio.create_task(take(consumer, 10, LIMIT_S))
+        await asyncio.to_thread(fragile.broker.start)
+        again = await waiting
+        await consumer.ack(again)
+        if kind == "congreve":  # RocketMQ forgets acknowledgements when it is killed
+            assert {each.body for each in again} == {each.body for each in left}
+            assert await nothing_comes(consumer)
+
+
+async def test_a_listener_goes_on_after_a_restart(fragile: Cluster, java: Any, group: str) -> None:
+    fragile.create_topic(java, "steady", queues=4)
+    got: set[bytes] = set()
+
+    async def listener(message: ReceivedMessage) -> None:
+        got.add(message.body)
+
+    settings = ShareSettings(invisible_s=INVISIBLE_S, pause_after_error_s=0.1)
+    async with member(fragile, group, "steady", listener=listener, settings=settings):
+        for first in range(2):
+            sent = await send(fragile, "steady", 20 * (first + 1))
+            async with asyncio.timeout(LIMIT_S):
+                while got < sent:
+                    await asyncio.sleep(0.05)
+            if not first:
+                await asyncio.to_thread(fragile.broker.stop)
+                await asyncio.to_thread(fragile.broker.start)
 
 
 async def test_several_topics(cluster: Cluster, java: Any, topic: str, group: str) -> None:
