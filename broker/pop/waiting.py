@@ -25,7 +25,7 @@ class WaitingPop:
     """A request that is held until there are messages for it, or its time is over.
 
     `serve()` answers it and returns True if there is something for it. `end()` answers it without.
-    (RocketMQ: PopRequest.)
+    Its body means nothing, and is not kept. (RocketMQ: PopRequest.)
     """
 
     __slots__ = ("connection", "end", "key", "queue_id", "serve", "size", "timer")
@@ -44,6 +44,7 @@ class WaitingPop:
         self.connection = connection
         self.serve = serve
         self.end = end
+        request.body = b""
         self.size = REQUEST_SIZE + sum(map(len, request.ext_fields.values()))
         self.timer: asyncio.TimerHandle | None = None
 
