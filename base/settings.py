@@ -15,6 +15,7 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from itertools import pairwise
@@ -25,6 +26,9 @@ import msgspec
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 MAX_TEXT = 4096  # characters
+_KEY_MAX = 100  # characters of a key that others are compared with
+LIKENESS = 0.7
+"""How alike a key and the one that was meant are (difflib's ratio)."""
 
 # A line of a file or log must stay one line; surrogates cannot be written as UTF-8.
 _UNFIT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -182,7 +186,9 @@ def check_changeable(
     """
     for key in keys:
         if key not in tables:
-            raise ValueError(f"{_shown(key)} is not a setting: check how the key is spelled")
+            close = get_close_matches(key, tables, 1, LIKENESS) if len(key) <= _KEY_MAX else []
+            hint = f"did you mean {close[0]}?" if close else "check how the key is spelled"
+            raise ValueError(f"{_shown(key)} is not a setting: {hint}")
         if tables[key].change is None:
             raise ValueError(f"{key} cannot be changed over the network: change it in {where}")
     return {key: tables[key] for key in keys}

@@ -13,9 +13,6 @@ from congreve.broker.foreign_keys import FOREIGN_KEYS
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.state.sizes import adopt_sizes
 
-LIKENESS = 0.7
-"""How alike a key and the one that was meant are (difflib's ratio)."""
-
 
 def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:
     """The texts of settings that a program passes as keywords, named as in broker.conf.
@@ -32,7 +29,7 @@ def without_effect(key: str) -> str:
     """Why a key has no effect: RocketMQ alone has it, or it is not spelled as a setting is."""
     if key in FOREIGN_KEYS:
         return f"{key}, a key of RocketMQ, has no effect here"
-    like = get_close_matches(key, [*all_settings(), *FOREIGN_KEYS], 1, LIKENESS)
+    like = get_close_matches(key, [*all_settings(), *FOREIGN_KEYS], 1, settings.LIKENESS)
     return f"{key} is not a setting" + (f": did you mean {like[0]}?" if like else "")
 
 

@@ -1,0 +1,20 @@
+"""Changes of settings over the network."""
+
+import pytest
+
+from congreve.base.settings import check_changeable
+from congreve.broker.config import all_settings
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("brokerPermision", "did you mean brokerPermission?"),
+        ("nosuch", "check how the key is spelled"),
+        ("x" * 10_000, "check how the key is spelled"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_one_that_was_meant(key: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=hint) as refused:
+        check_changeable(all_settings(), {key: "1"}, "broker.conf")
+    assert len(str(refused.value)) < 400
