@@ -55,6 +55,7 @@ class Varz(msgspec.Struct, rename="camel"):
     topics: list[Topic]
     groups: list[Group]
     runtime: dict[str, object]
+    cluster: str = ""
 
 
 class TopicRates(msgspec.Struct):
@@ -188,8 +189,9 @@ class Readings:
     def _topics(self, before: Varz, after: Varz, seconds: float) -> list[TopicRates]:
         known = {row.topic: row for row in before.topics}
         rates = []
+        own = (after.broker, after.cluster)
         for row in after.topics:
-            if not (self._has_system or kind_of(row.topic) == KINDS[0]):
+            if not (self._has_system or kind_of(row.topic, own_names=own) == KINDS[0]):
                 continue
             old = known.get(row.topic, row)
             rate, size = (row.end - old.end) / seconds, (row.put_size - old.put_size) / seconds

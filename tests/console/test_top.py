@@ -177,6 +177,8 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
         "bytes_per_second": 0.0,
         "stored": 1,
     } in found["topics"]
+    # Those of the broker's and of its cluster's name are not a user's.
+    assert [row["topic"] for row in found["topics"]] == ["orders"]
     assert shown.returncode == 0, shown.stderr
     assert "ready" in shown.stdout and "orders" in shown.stdout
     gone = congreve("top", "--once", "--url", url)
