@@ -292,6 +292,16 @@ def _store_files() -> Iterator[Parser]:
         slowness=FILE_SLOWNESS,
     )
     yield Parser(
+        "timer state",
+        ("engine/timer/index.py",),
+        partial(msgspec.json.decode, type=TimerState),
+        [b'{"inserted":1,"runs":[["00000000000000000001.run",1]],"cursor":[[1,2,3]]}'],
+        (msgspec.MsgspecError, RecursionError, UnicodeDecodeError),
+    )
+
+
+def _pop_files() -> Iterator[Parser]:
+    yield Parser(
         "journal of pops",
         tuple(
             f"engine/pop/{name}.pyx"
@@ -315,13 +325,6 @@ def _store_files() -> Iterator[Parser]:
         lambda data: MessageRequestModes(BrokerConfig()).load(text(data)),
         [b'{"messageRequestModeMap":{"T":{"G":{"consumerGroup":"G","mode":"POP","topic":"T"}}}}'],
     )
-    yield Parser(
-        "timer state",
-        ("engine/timer/index.py",),
-        partial(msgspec.json.decode, type=TimerState),
-        [b'{"inserted":1,"runs":[["00000000000000000001.run",1]],"cursor":[[1,2,3]]}'],
-        (msgspec.MsgspecError, RecursionError, UnicodeDecodeError),
-    )
 
 
 def parsers() -> Iterator[Parser]:
@@ -329,4 +332,5 @@ def parsers() -> Iterator[Parser]:
     yield from _manager_files()
     yield from _broker_files()
     yield from _store_files()
+    yield from _pop_files()
     yield from _sealed_files()

@@ -25,8 +25,18 @@ from congreve.spark.options import parse as parse_options
 from .parser import Parser, text
 
 
+def _attributes() -> Iterator[Parser]:
+    yield Parser(
+        "attributes",
+        ("broker/metadata/attributes.py",),
+        lambda data: changed({}, parse_changes(text(data)), TOPIC_ATTRIBUTES),
+        [b"+message.type=FIFO,+reserve.time=7", b"-message.type"],
+    )
+
+
 def parsers() -> Iterator[Parser]:
     """All parsers of this module."""
+    yield from _attributes()
     compiler = FilterCompiler()
     yield Parser(
         "SQL92",
@@ -34,12 +44,6 @@ def parsers() -> Iterator[Parser]:
         lambda data: compiler.compile(text(data)),
         [b"a > 5 AND (b IN ('x', 'y') OR NOT c IS NULL)", b"a BETWEEN 1.5 AND 2e3 OR d = TRUE"],
         slowness=4,
-    )
-    yield Parser(
-        "attributes",
-        ("broker/metadata/attributes.py",),
-        lambda data: changed({}, parse_changes(text(data)), TOPIC_ATTRIBUTES),
-        [b"+message.type=FIFO,+reserve.time=7", b"-message.type"],
     )
     yield Parser(
         "tags",
