@@ -8,6 +8,7 @@ start does not read the journal from its beginning, and retention may remove old
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 QUEUE_ID = 0
 DURABLE_LIMIT_S = 30.0
+SHOWN_STEP_S = 0.05
+"""Between two looks at what the group of an elected master has confirmed."""
 SNAPSHOT_BYTES = 16 << 20
 """Of the journal, after which a new snapshot is written; more after a larger snapshot."""
 SNAPSHOT_MS = 600_000
@@ -223,10 +226,11 @@ class PopJournal:
             self.writer.changed()
 
     async def close(self) -> None:
-        """Write pops.json if it is not up to date, and stop."""
+        """Write pops.json if it is out of date and slaves have what it continues, and stop."""
         self._write_and_answer()
         self._closed = True
-        if self._since_snapshot and not self._unwritten:
+        shown = self._store.log.shown_end >= self.end
+        if self._since_snapshot and not self._unwritten and shown:
             self.writer.changed()
         await self.writer.finish()
 
@@ -242,6 +246,9 @@ class PopJournal:
         end = self._snapshot_end
         if not self._store.wait_durable(end, DURABLE_LIMIT_S):
             return False
+        until = time.monotonic() + DURABLE_LIMIT_S
+        while self._store.log.shown_end < end and time.monotonic() < until:
+            time.sleep(SHOWN_STEP_S)
         if self._store.log.shown_end < end:
             raise StoreError(f"{self._file.path} is not written: slaves lack what it continues")
         return True
