@@ -14,11 +14,10 @@ from pathlib import Path
 from .bounds import LARGE, SMALL, begin
 from .explorer import Found, explore
 from .group import Bound
-from .mutants import MUTANTS, Mutant
+from .mutants import MUTANTS, STATES_MAX, Mutant
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "proof.md"
 FROM, TO = "<!-- written by python -m proof -->\n", "<!-- end -->\n"
-STATES_MAX = 25_000
 
 
 def explored(bound: Bound) -> Found:
@@ -35,18 +34,23 @@ def seeded(index: int) -> Found:
 
 def main(size: str, processes: int = 2) -> int:
     """Run everything; the exit code."""
+    began = time.monotonic()
     bounds = LARGE if size == "large" else SMALL
     with ProcessPoolExecutor(processes) as pool:
         states = pool.map(explored, bounds)
         bugs = pool.map(seeded, range(len(MUTANTS)))
-        rows = [_row(bound, found) for bound, found in zip(bounds, states, strict=True)]
+        results = list(zip(bounds, states, strict=True))
+        took = time.monotonic() - began
         found_bugs = list(bugs)
+    rows = [_row(bound, found) for bound, found in results]
+    count = sum(found.states for _, found in results)
     for mutant, found in zip(MUTANTS, found_bugs, strict=True):
         print(f"{mutant.name}: {found}\n")
     killed = sum(bool(found.broken) for found in found_bugs)
     _write(
         [
-            f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, `{size}`.",
+            f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, `{size}`: {count:,} states in"
+            f" {took:.0f} s of {processes} processes, {count / took:,.0f} a second.",
             "",
             "| members | least in sync | prompt | messages | stops | lost ends | late answers"
             " | lapses | states | steps | depth | CPU s | states a second | broken |",

@@ -13,7 +13,7 @@ from congreve.base.errors import CongreveError
 from .actions import actions
 from .going_on import GoingOn
 from .group import Action, Bound, BrokenInvariantError
-from .state import State, canonical
+from .state import State
 from .steps import Steps
 
 
@@ -43,11 +43,11 @@ class _BrokenAt(NamedTuple):
 
 def explore(bound: Bound, begin: State, most: int | None = None) -> Found:
     """All states that follow `begin`, or until there are `most`; ends at the first broken one."""
-    begin, _ = canonical(begin)
+    steps = Steps(bound)
+    begin, _ = steps.canonical(begin)
     before: dict[State, State | None] = {begin: None}
     level, taken, depth = [begin], 0, 0
     began = time.process_time()
-    steps = Steps(bound)
     going_on = GoingOn(steps)
     gc.disable()  # no garbage: millions of tuples that stay
     try:
@@ -77,7 +77,7 @@ def explore(bound: Bound, begin: State, most: int | None = None) -> Found:
 def _all_after(steps: Steps, state: State) -> Iterator[tuple[Action, State]]:
     for action in actions(state, prompt=steps.bound.prompt):
         try:
-            following, _ = canonical(steps.after(state, action))
+            following, _ = steps.canonical(steps.after(state, action))
         except (BrokenInvariantError, CongreveError) as error:
             raise _BrokenError(_BrokenAt(state, action, str(error))) from error
         yield action, following
@@ -100,7 +100,7 @@ def _trace(steps: Steps, before: dict[State, State | None], at: _BrokenAt) -> It
     names = list(range(1, steps.bound.members + 1))
     for one, following in pairwise(path):
         for action in actions(one, prompt=steps.bound.prompt):
-            made, order = canonical(steps.after(one, action))
+            made, order = steps.canonical(steps.after(one, action))
             if made == following:
                 yield _words(action, names)
                 names = [names[old] for old in order]

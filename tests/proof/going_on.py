@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .actions import actions, may_renew
 from .group import Action
 from .member import read
-from .state import Left, State, canonical
+from .state import Left, State
 from .steps import Steps
 
 
@@ -95,6 +95,7 @@ class GoingOn:
 def at_rest(steps: Steps, state: State) -> State:
     """A group without failures, once nothing changes any more."""
     last = None
+    state, _ = steps.canonical(state)
     while state != last:
         last = state
         for name in WITHOUT_FAILURE:
@@ -102,5 +103,5 @@ def at_rest(steps: Steps, state: State) -> State:
                 if (name, number) in actions(state):
                     state = steps.after(state, (name, number))
         state = steps.after(state, next_action(state, steps.bound.min_in_sync))
-        state, _ = canonical(state)
+        state, _ = steps.canonical(state)
     return state

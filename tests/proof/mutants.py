@@ -18,6 +18,8 @@ from congreve.engine.state.epochs import Epochs
 
 from .group import Bound
 
+STATES_MAX = 5_000
+"""States within which a seeded bug is found."""
 CERTAIN = Bound(2, prompt=True, messages=1, late=0)
 QUIET = Bound(2, prompt=True, messages=1, stops=1, lost_ends=0, late=0)
 LATE = Bound(2, prompt=True, messages=0, stops=1, lost_ends=0, lapses=0)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .actions import ALONE, CHANGES, may_act
 from .group import Action, Bound, Group
-from .state import State
+from .state import State, canonical
 
 
 class Steps:
-    """Takes steps within a bound, and remembers when a look at the service changes nothing."""
+    """Takes steps within a bound, and remembers when a look at the service changes nothing.
+
+    Equal members and services are one object in all states that it makes, and it takes no others.
+    """
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
-        self._idle: dict[tuple[Any, ...], bool] = {}
+        self._idle: set[tuple[Any, ...]] = set()
+        self._one: dict[Any, Any] = {}
+
+    def canonical(self, state: State) -> tuple[State, Sequence[int]]:
+        """As the function of this name."""
+        state, order = canonical(state)
+        return self._shared(state), order
+
+    def _shared(self, state: State) -> State:
+        one = self._one
+        return State(
+            one.setdefault(state.service, state.service),
+            tuple([one.setdefault(member, member) for member in state.members]),
+            *state[2:],
+        )
 
     def after(self, state: State, action: Action) -> State:
         """The state after this action. Raises BrokenInvariantError."""
@@ -41,17 +59,18 @@ class Steps:
         options = {} if elects else {"elects": False}
         running = tuple(member.term.epoch for member in state.members if member.term)
         number = rest[0]
-        key = action, elects, state.service, state.members[number - 1], running
-        if self._idle.get(key):
+        key = name, number, elects, id(state.service), id(state.members[number - 1]), running
+        if key in self._idle:
             return state
         following = self._carried_out(state, name, number, **options)
-        self._idle[key] = following == state
+        if following == state:
+            self._idle.add(key)
         return following
 
     def _carried_out(self, state: State, name: str, *rest: Any, **options: bool) -> State:
         group = Group(self.bound, state)
         getattr(group, name)(*rest, **options)
-        return group.state()
+        return self._shared(group.state())
 
     def _settled(self, state: State) -> State:
         """After each member has looked at the service, and each master at its set."""

@@ -7,10 +7,7 @@ import pytest
 from .bounds import SMALL, begin
 from .explorer import explore
 from .group import Bound, Group
-from .mutants import MUTANTS, Mutant
-
-STATES_MAX = 25_000
-"""States within which a seeded bug is found."""
+from .mutants import MUTANTS, STATES_MAX, Mutant
 
 
 @pytest.mark.parametrize("bound", SMALL, ids=repr)
