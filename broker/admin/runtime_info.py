@@ -127,6 +127,7 @@ class RuntimeInfo:
             "getMissTps": stats.averages(lambda t: t.missed, now),
             "getTotalTps": stats.averages(_pulls, now),
             "getTransferedTps": stats.averages(lambda t: t.transferred, now),
+            "getTransferredTps": stats.averages(lambda t: t.transferred, now),  # as 5 spells it
             "putLatency99": self._put_latency.quantile_ms(0.99),
             "putLatency999": self._put_latency.quantile_ms(0.999),
         }

@@ -141,5 +141,10 @@ def test_members_read_queues_that_the_broker_assigns(
     )
 
 
+def test_figures_of_all_brokers_are_exported(mqadmin: Console, tmp_path: Path) -> None:
+    assert "success" in mqadmin("exportMetrics", *EVERYWHERE, "-f", str(tmp_path))
+    assert "success" in mqadmin("exportConfigs", *EVERYWHERE, "-f", str(tmp_path))
+
+
 def until(condition: Callable[[], bool]) -> None:
     assert eventually(lambda: "yes" if condition() else "no", "yes")

@@ -64,7 +64,7 @@ STATUS = re.compile(
 OWN_STATUS = re.compile(
     r"(PEER )?(connections|maxConnections|refusedConnections|cut\w+|ioBackend|storeWritable"
     r"|storeShortages|stateFilesWritable|unfinishedFrameBytes|unreadAnswerBytes"
-    r"|brokerRole|haSlaves|haInSync) :"
+    r"|brokerRole|haSlaves|haInSync|getTransferredTps) :"
 )
 # Settings whose values differ: ports, folders, and a size of our own.
 OTHER_VALUES = re.compile(r"(haListenPort|haTransferBatchSize|listenPort|\w+Home|\w+Path\w*) = ")
