@@ -32,7 +32,7 @@ async def test_the_state_of_a_broker_survives_a_restart(tmp_path):
 
 async def test_unknown_request_codes_are_refused(tmp_path):
     async with running(config_of(tmp_path)) as (tool, _):
-        for code in (301, 400, 9999):
+        for code in (301, 403, 9999):
             answer = await tool.ask(code)
             assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
