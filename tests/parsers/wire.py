@@ -15,6 +15,7 @@ from congreve.broker.accounts.accounts import Account, Perm
 from congreve.broker.pop.lane_acks import LaneAcks
 from congreve.engine.pop.in_flight import InFlight
 from congreve.engine.pop.limits import PopLimits
+from congreve.broker.metadata.attributes import TOPIC_ATTRIBUTES, changed, parse_changes
 from congreve.remoting.messages import (  # noqa: F401 - all headers
     admin_headers,
     bodies,
@@ -158,6 +159,12 @@ def _typed_bodies() -> Iterator[Parser]:
             [b'{"%s":{"a":1},"x":null}' % name.encode() for name in field_names(cls)] or [b"{}"],
             fields=field_names(cls),
         )
+    yield Parser(
+        "changes of attributes",
+        ("broker/metadata/attributes.py",),
+        lambda data: changed({}, parse_changes(text(data)), TOPIC_ATTRIBUTES),
+        [b"+message.type=FIFO,+reserve.time=60000", b"-reserve.time"],
+    )
     acks = b'{"acks":[{"c":"g","t":"T","b":"BQ=="},{"consumerGroup":"g","bitSet":"BQ=="}]}'
     yield Parser(
         "offsets of a batch of acknowledgements",
