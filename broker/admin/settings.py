@@ -97,7 +97,7 @@ class ConfigAdminProcessor:
         if later and self._config_path is None:
             raise ConfigError(
                 f"{', '.join(sorted(later))} would change after a restart, but this broker has no "
-                "configuration file: start it with one"
+                f"configuration file: give it at the start, as in -o {min(later)}=VALUE"
             )
         return later
 

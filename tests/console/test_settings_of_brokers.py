@@ -98,3 +98,9 @@ def test_messages_that_were_set_aside_are_shown_and_sent_again(with_set_aside: s
 
 def test_without_such_messages_there_are_none(namesrv: str) -> None:
     assert rows(namesrv, "undeliverable", "list") == []
+
+
+def test_a_broker_without_a_file_names_the_option_of_its_start(namesrv: str) -> None:
+    refused = congreve("config", "set", "flushDiskType=ASYNC_FLUSH", namesrv=namesrv)
+    assert refused.returncode == 1
+    assert "give it at the start, as in -o flushDiskType=VALUE" in refused.stderr
