@@ -12,10 +12,10 @@ from typing import Any
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Perm
+from congreve.broker.metadata.attributes import TOPIC_ATTRIBUTES, changed, parse_changes
 from congreve.broker.pop.lane_acks import LaneAcks
 from congreve.engine.pop.in_flight import InFlight
 from congreve.engine.pop.limits import PopLimits
-from congreve.broker.metadata.attributes import TOPIC_ATTRIBUTES, changed, parse_changes
 from congreve.remoting.messages import (  # noqa: F401 - all headers
     admin_headers,
     bodies,
