@@ -17,12 +17,14 @@ from .group import Bound
 from .mutants import MUTANTS, STATES_MAX, Mutant
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "proof.md"
+MEMORY_FOR = 3_000_000
+"""States after which a bound is left, some GB of memory."""
 FROM, TO = "<!-- written by python -m proof -->\n", "<!-- end -->\n"
 
 
 def explored(bound: Bound) -> Found:
     """All states of a bound."""
-    return explore(bound, begin(bound))
+    return explore(bound, begin(bound), MEMORY_FOR)
 
 
 def seeded(index: int) -> Found:
@@ -53,8 +55,8 @@ def main(size: str, processes: int = 2) -> int:
             f" {took:.0f} s of {processes} processes, {count / took:,.0f} a second.",
             "",
             "| members | least in sync | prompt | messages | stops | lost ends | late answers"
-            " | lapses | states | steps | depth | CPU s | states a second | broken |",
-            "|" + "---|" * 14,
+            " | lapses | states | steps | depth | CPU s | states a second | all | broken |",
+            "|" + "---|" * 15,
             *rows,
             "",
             f"Seeded bugs found: {killed} of {len(MUTANTS)}.",
@@ -76,7 +78,8 @@ def _row(bound: Bound, found: Found) -> str:
     broken = found.broken or "no"
     return (
         f"| {' | '.join(settings)} | {found.states:,} | {found.steps:,} | {found.depth} |"
-        f" {found.seconds:.0f} | {found.states / found.seconds:,.0f} | {broken} |"
+        f" {found.seconds:.0f} | {found.states / found.seconds:,.0f} |"
+        f" {'yes' if found.is_all else 'no'} | {broken} |"
     )
 
 

@@ -26,6 +26,7 @@ class Found(NamedTuple):
     seconds: float
     broken: str = ""
     trace: tuple[str, ...] = ()
+    is_all: bool = False
 
     def __str__(self) -> str:
         counts = (
@@ -71,7 +72,7 @@ def explore(bound: Bound, begin: State, most: int | None = None) -> Found:
         return Found(len(before), taken, depth, spent, error.at.why, trace)
     finally:
         gc.enable()
-    return Found(len(before), taken, depth, time.process_time() - began)
+    return Found(len(before), taken, depth, time.process_time() - began, is_all=not level)
 
 
 def _all_after(steps: Steps, state: State) -> Iterator[tuple[Action, State]]:

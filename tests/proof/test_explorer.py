@@ -14,6 +14,7 @@ from .mutants import MUTANTS, STATES_MAX, Mutant
 def test_no_state_breaks_a_promise(bound: Bound) -> None:
     found = explore(bound, begin(bound))
     assert not found.broken, str(found)
+    assert found.is_all
 
 
 def test_a_new_group_keeps_its_promises_from_the_first_election_on() -> None:
