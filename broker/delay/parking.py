@@ -2,6 +2,7 @@
 
 import msgspec
 
+from congreve.base.numbers import java_integer
 from congreve.broker.errors import RefusedError
 from congreve.engine.config import StoreConfig
 from congreve.records.message import properties
@@ -27,7 +28,7 @@ def delay_level(record: Record) -> int:
     Raises RefusedError for one that is not a number (RocketMQ: Message.getDelayTimeLevel throws).
     """
     text = record.properties.get(properties.DELAY)
-    level = 0 if text is None else properties.java_integer(text)
+    level = 0 if text is None else java_integer(text)
     if level is None:
         raise RefusedError(
             ResponseCode.SYSTEM_ERROR,
@@ -91,7 +92,7 @@ def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
             ResponseCode.SYSTEM_ERROR,
             "accurate timer message is not enabled, timerWheelEnable is false",
         )
-    number = properties.java_integer(found[name], bits=64)
+    number = java_integer(found[name], bits=64)
     if number is None:
         raise RefusedError(
             ResponseCode.MESSAGE_ILLEGAL,

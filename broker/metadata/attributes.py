@@ -4,8 +4,8 @@ AttributeParser, TopicAttributes, SubscriptionGroupAttributes)."""
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from congreve.base.numbers import java_integer
 from congreve.broker.errors import RefusedError
-from congreve.records.message.properties import java_integer
 from congreve.remoting.messages.codes import ResponseCode
 
 MESSAGE_TYPE = "message.type"

@@ -4,6 +4,7 @@ In the reference mostly the client checks these rules: its broker stores an inva
 delivers it at once, regardless of its properties.
 """
 
+from congreve.base.numbers import java_integer
 from congreve.records.batches.batch_body import is_ordinary, member_properties
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
@@ -41,7 +42,7 @@ def _waits(stored: dict[str, str]) -> bool:
 
 
 def _fault(stored: dict[str, str]) -> str | None:
-    level = properties.java_integer(stored.get(properties.DELAY, ""))
+    level = java_integer(stored.get(properties.DELAY, ""))
     if level is not None and level > 0:
         return f"a delay ({properties.DELAY}={level})"
     for name in _TIMES:

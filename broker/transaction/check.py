@@ -15,6 +15,7 @@ import msgspec
 
 from congreve.base.clock import Clock
 from congreve.base.errors import CongreveError
+from congreve.base.numbers import java_integer
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import check_transaction_state
 from congreve.broker.group.producers import ProducerManager
@@ -152,7 +153,7 @@ class TransactionCheckService:
     def _immunity_ms(self, half: Record) -> int:
         """The age in ms from which on a half message is checked."""
         text = half.properties.get(properties.CHECK_IMMUNITY_TIME, "")
-        seconds = properties.java_integer(text, bits=64)
+        seconds = java_integer(text, bits=64)
         if seconds is None or seconds == -1:
             return self._config.transaction_time_out
         return seconds * 1000

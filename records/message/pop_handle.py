@@ -3,8 +3,8 @@
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from congreve.base.numbers import java_integer
 from congreve.records.errors import RecordError
-from congreve.records.message.properties import java_integer
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     is_pop_retry_topic_v2,

@@ -81,19 +81,6 @@ TIMER_PREFIX = "TIMER_"
 KEY_SEPARATOR = " "
 
 _MAX_DIGITS = 18
-_MAX_LONG = 19  # digits
-
-
-def java_integer(text: str, bits: int = 32) -> int | None:
-    """The value that Java's Integer.parseInt reads, Long.parseLong with 64 bits; None if it throws.
-
-    There may be one sign, leading zeros, and decimal digits of any script.
-    """
-    digits = text[1:] if text.startswith(("+", "-")) else text
-    if not digits.isdecimal() or max(digits) > "\uffff" or len(digits.lstrip("0")) > _MAX_LONG:
-        return None
-    value = int(text)
-    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
 def natural(text: str) -> int | None:

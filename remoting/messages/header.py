@@ -1,15 +1,18 @@
 """The base of typed headers: reading from a command's ext fields and writing to them."""
 
 from functools import cache
-from typing import Annotated, Self, get_type_hints
+from typing import Annotated, Self, get_args, get_type_hints
 
 import msgspec
 
+from congreve.base.numbers import java_integer
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.command import RemotingCommand
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+_BOOLEAN = 1  # bit
 
 
 class Header(msgspec.Struct, rename="camel"):
@@ -22,15 +25,13 @@ class Header(msgspec.Struct, rename="camel"):
     @classmethod
     def read(cls, command: RemotingCommand) -> Self:
         """Take the header out of a command. Raises HeaderError, naming the field and its value."""
-        fields = command.ext_fields
-        booleans = _boolean_names(cls)
-        if booleans:
-            fields = {
-                key: value if key not in booleans else _boolean(value)
-                for key, value in fields.items()
-            }
+        fields: dict[str, str | int | bool] = {**command.ext_fields}
+        for name, bits in _not_text(cls).items():
+            text = command.ext_fields.get(name)
+            if text is not None:
+                fields[name] = _value(cls, command, name, text, bits)
         try:
-            return msgspec.convert(fields, cls, strict=False)
+            return msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
             raise HeaderError(_explain(cls, error, command)) from error
 
@@ -47,15 +48,34 @@ def _text(value: str | int | bool) -> str:
     return value if isinstance(value, str) else str(int(value))
 
 
-def _boolean(value: str) -> str:
-    return "true" if value.lower() == "true" else "false"
+def _value(
+    cls: type[Header], command: RemotingCommand, name: str, text: str, bits: int
+) -> int | bool:
+    if bits == _BOOLEAN:
+        return text.lower() == "true"
+    value = java_integer(text, bits)
+    if value is None:
+        raise HeaderError(
+            f"request code {command.code}, {cls.__name__}: the field {name!r} has the value"
+            f" {text!r}: it has to be a number of {bits} bits"
+        )
+    return value
 
 
 @cache
-def _boolean_names(cls: type[Header]) -> frozenset[str]:
-    hints = get_type_hints(cls)
-    names = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
-    return frozenset(wire for wire, name in names if hints[name] in (bool, bool | None))
+def _not_text(cls: type[Header]) -> dict[str, int]:
+    """The bits of each field that is a number, or _BOOLEAN."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = {}
+    for wire, name in zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True):
+        kinds = {hints[name], *get_args(hints[name])}
+        if bool in kinds:
+            found[wire] = _BOOLEAN
+        elif Int32 in kinds:
+            found[wire] = 32
+        elif Int64 in kinds or int in kinds:
+            found[wire] = 64
+    return found
 
 
 def _explain(cls: type[Header], error: msgspec.ValidationError, command: RemotingCommand) -> str:

@@ -56,8 +56,8 @@ JOBS = {
 
 _ROOMS = {
     "base": """
-        atomic byte_buffer byte_size clock cursor errors extras fields forks limited_log properties
-        pthread settings slices steps version
+        atomic byte_buffer byte_size clock cursor errors extras fields forks limited_log
+        numbers properties pthread settings slices steps version
         table_limit
         """,
     "records": """

@@ -12,6 +12,7 @@ from congreve.remoting.messages.codes import LanguageCode, RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     PullMessageRequestHeader,
+    QueryConsumerOffsetRequestHeader,
     QueryMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
@@ -208,6 +209,21 @@ def test_header_reads_numbers_and_booleans_from_text():
     assert header.born_timestamp == 1_700_000_000_000
     assert header.fields() == fields | {"h": "0", "m": "true", "k": "false"}
     assert SendMessageRequestHeader("g", "t", "d", 4, 0, 0, 0, 0).fields()["producerGroup"] == "g"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("+1", 1), ("01", 1), ("-0", 0), ("0" * 5000 + "7", 7), ("١", 1)]
+    + [(text, None) for text in ("1.0", "1e0", "", " 1", "1_0", "0x1", "+", "true", "9" * 5000)],
+)
+def test_numbers_are_read_as_java_reads_them(text: str, number: int | None) -> None:
+    fields = {"topic": "t", "queueId": text, "consumerGroup": "g"}
+    command = RemotingCommand(code=RequestCode.QUERY_CONSUMER_OFFSET, ext_fields=fields)
+    if number is None:
+        with pytest.raises(HeaderError, match="'queueId' has the value"):
+            QueryConsumerOffsetRequestHeader.read(command)
+    else:
+        assert QueryConsumerOffsetRequestHeader.read(command).queue_id == number
 
 
 def test_fields_with_irregular_names_are_written():
