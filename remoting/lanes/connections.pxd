@@ -8,6 +8,7 @@ cdef enum:
     BLOCK = 1024        # connections in one piece of memory, which never moves
     BLOCKS_MAX = 1024
     LISTENERS_MAX = 32
+    COPIED_MAX = 32 * 1024  # bytes of a stash that may be copied in front of the next bytes
     PIECE = 32 * 1024   # kept bytes sent at once; other connections are served between two pieces
 
 
@@ -27,6 +28,7 @@ cdef struct LaneConnection:
     bint peer_slow              # its peer does not read, so the lane does not read either
     bint mailbox_full           # the mailbox had no room for its next frame
     bint resting                # its requests were refused, so it is not read for a moment
+    bint without_room           # its frame waits until others leave memory
     int32_t ordered             # frames at the loop that later frames must not overtake
     uint8_t address[16]         # of the peer
     int32_t address_length      # 4 or 16
@@ -45,7 +47,12 @@ cdef struct LaneConnection:
 # Whether no more of the connection's bytes may be read now.
 cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
     return (connection.paused or connection.peer_slow or connection.mailbox_full
-            or connection.resting or connection.ordered)
+            or connection.resting or connection.without_room or connection.ordered)
+
+
+# Whether the connection reads a frame into its stash.
+cdef inline bint has_large_frame(const LaneConnection *connection) noexcept nogil:
+    return connection.stash.used > COPIED_MAX
 
 
 # What the first byte of a connection says.

@@ -10,7 +10,6 @@ from congreve.base.byte_buffer cimport append_bytes, make_room, release
 from congreve.remoting.lanes cimport entry_kinds, sockets
 
 cdef enum:
-    COPIED_MAX = 32 * 1024      # bytes of a stash that may be copied in front of the next bytes
     TLS_HANDSHAKE = 0x16        # the first byte of every connection with TLS
 
 # A place that is used a thousand times a second comes to the end of them after twelve days.
@@ -155,7 +154,7 @@ cdef class ConnectionTable:
         connection.ordered = 0
         store_relaxed(&connection.unsent, 0)
         connection.closing = connection.paused = connection.resting = False
-        connection.peer_slow = connection.mailbox_full = False
+        connection.peer_slow = connection.mailbox_full = connection.without_room = False
         self.free_places[self.free_count] = <int32_t> (connection.id & 0x7FFFFFFF)
         self.free_count += 1
         return fd
@@ -226,7 +225,7 @@ cdef class ConnectionTable:
     cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
                           int64_t *size) noexcept nogil:
         cdef ByteBuffer *stash = &connection.stash
-        if stash.used > COPIED_MAX:
+        if has_large_frame(connection):
             size[0] = stash.size
             return stash.data
         if stash.used:

@@ -46,6 +46,7 @@ cdef class Lane:
     cdef int64_t poll_until_ns
     cdef int64_t next_check_ms
     cdef int64_t unfinished_max
+    cdef int64_t crowded_bytes  # of incomplete frames, beyond which large ones wait
     cdef readonly int64_t turns
     """Waits of epoll so far."""
     cdef readonly int64_t connections
@@ -80,4 +81,4 @@ cdef class Lane:
     cdef void handle_entry(self, MailboxEntry *entry) noexcept nogil
     cdef void check_timeouts(self) noexcept nogil
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil
-    cdef void shed(self) noexcept nogil
+    cdef void shed(self, int64_t upto) noexcept nogil

@@ -30,15 +30,22 @@ from libc.stdlib cimport free, malloc
 from congreve.base.atomic cimport store_relaxed
 from congreve.base.clock cimport monotonic_ns
 from congreve.remoting.lanes cimport entry_kinds, sockets
-from congreve.remoting.lanes.connections cimport Listeners, Opening, may_not_read, wanted_events
+from congreve.remoting.lanes.connections cimport (
+    Listeners,
+    Opening,
+    has_large_frame,
+    may_not_read,
+    wanted_events,
+)
 from congreve.remoting.lanes.time_slice cimport set_time_slice
 from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 cdef enum:
     INPUT_SIZE = 512 * 1024     # of the read buffer of all connections
-    TURN_BYTES = 256 * 1024     # after which other connections wait for the next turn
-    STASH_READ = 128 * 1024     # of a large frame's bytes, at once
+    TURN_BYTES = 256 * 1024     # read in one turn, after which large frames wait for the next
+    LARGE_READ = 128 * 1024     # bytes of a large frame that are read at once
+    LATE_READ = 16 * 1024       # bytes that other connections may read after TURN_BYTES
     SMALL_CHUNK = 2048          # the lane polls after one: its peer probably waits for the answer
     HIGH_WATER = 1024 * 1024    # unsent bytes at which the lane stops reading
     LOW_WATER = 256 * 1024      # and at which it reads again
@@ -108,6 +115,7 @@ cdef class Lane:
         self.sink = sink
         self.poll_ns = <int64_t> (poll_s * 1e9)
         self.unfinished_max = unfinished_max
+        self.crowded_bytes = unfinished_max - unfinished_max // 8
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
         self.to_lane = sink.mailbox = Mailbox(entries_max, entry_bytes_max)
         self.table = ConnectionTable(tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s)
@@ -165,7 +173,7 @@ cdef class Lane:
                 if connection != NULL:
                     self.serve_connection(connection, events[place].events)
                     if self.table.unfinished_bytes > self.unfinished_max:
-                        self.shed()
+                        self.shed(self.crowded_bytes)
         if self.now_ms >= self.next_check_ms:
             self.check_timeouts()
         return found
@@ -174,7 +182,12 @@ cdef class Lane:
         if events & sockets.EPOLLOUT and connection.unsent:
             self.write_out(connection)
         if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
-            if self.turn_left > 0:
+            if not has_large_frame(connection):
+                self.read(connection)
+            elif self.table.unfinished_bytes > self.crowded_bytes:
+                connection.without_room = True
+                self.watch(connection)
+            elif self.turn_left > 0:
                 self.read(connection)
         elif events & (sockets.EPOLLHUP | sockets.EPOLLERR):
             self.close(connection, 0)  # a peer that closes while reading is paused
@@ -267,7 +280,9 @@ cdef class Lane:
             return
         data = self.table.unstash(connection, self.input, &size)
         if data == connection.stash.data:
-            size = min(size, before + STASH_READ)
+            size = min(size, before + LARGE_READ)
+        elif self.turn_left <= 0:
+            size = before + LATE_READ
         got = self.table.receive(connection, data + before, size - before)
         if got <= 0:
             if got != -EAGAIN and got != -EINTR:
@@ -430,6 +445,8 @@ cdef class Lane:
         cdef LaneConnection *connection
         cdef int32_t place, late
         self.next_check_ms = self.now_ms + CHECK_MS
+        if self.table.unfinished_bytes > self.crowded_bytes:
+            self.shed(self.crowded_bytes - self.unfinished_max // 8)
         if self.may_listen and self.to_loop.waiting() <= self.to_loop.count_max // 4:
             self.listeners.listen(True)
         for place in range(self.table.places):
@@ -441,6 +458,9 @@ cdef class Lane:
                 self.close(connection, 0)
             elif late != entry_kinds.OPENED:
                 self.cut(connection, late)
+            elif connection.without_room:
+                connection.without_room = False
+                self.watch(connection)
 
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
         self.tell_opened(connection)
@@ -448,7 +468,11 @@ cdef class Lane:
         self.post(why, connection.id, NULL, 0, <int32_t> connection.stash.used)
         self.close(connection, EPROTO)
 
-    cdef void shed(self) noexcept nogil:
-        """Close the connections with the largest stashes until an eighth of the limit is free."""
-        while self.table.unfinished_bytes > self.unfinished_max - self.unfinished_max // 8:
+    cdef void shed(self, int64_t upto) noexcept nogil:
+        """Close the connections with the largest stashes until no more than `upto` bytes are left.
+
+        Large frames wait beyond `crowded_bytes`, and check_timeouts() makes some room: a peer whose
+        frames are cut and sent again takes little of the lane's time.
+        """
+        while self.table.unfinished_bytes > upto:
             self.cut(self.table.largest(), entry_kinds.CUT_LARGE)

@@ -198,6 +198,29 @@ def test_connections_with_the_largest_unfinished_frames_are_closed_beyond_the_li
         assert len(peers.of_kind(Kind.CUT_LARGE)) == 1
 
 
+def test_peers_that_send_cut_frames_again_are_read_little() -> None:
+    check_s, count = 0.25, 24
+    begin = (8 * MIB).to_bytes(4, "big") + bytes(2 * MIB)
+    with lane(unfinished_max=16 * MIB) as peers, peers.connect() as small, ExitStack() as stack:
+        started, senders, cut = time.monotonic(), [], 0
+        while cut < count or time.monotonic() < started + 4 * check_s:
+            while len(senders) < count:
+                senders.append((stack.enter_context(peers.connect()), bytearray(begin)))
+                senders[-1][0].setblocking(False)
+            for peer, left in tuple(senders):
+                try:
+                    del left[: peer.send(left)]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    senders.remove((peer, left))
+            cut = len(peers.of_kind(Kind.CUT_LARGE))
+        checks = (time.monotonic() - started) / check_s + 1
+        small.sendall(FRAME)
+        peers.wait(lambda: peers.of_kind(Kind.FRAME))
+        assert cut <= 6 * checks
+
+
 def test_a_turn_reads_a_bounded_number_of_bytes_however_many_connections_have_some() -> None:
     begin, count = (4 * MIB).to_bytes(4, "big") + bytes(96 * 1024), 40
     with socket.create_server(("127.0.0.1", 0), backlog=count) as listener, ExitStack() as stack:
