@@ -1,10 +1,15 @@
 """Whether io_uring works on this kernel, in this container and on this file system."""
 
+from __future__ import annotations
+
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
-from congreve.io_backends.backend import Backend, Segment
 from congreve.io_backends.errors import BackendError
+
+if TYPE_CHECKING:
+    from congreve.io_backends.backend import Backend, Segment
 
 PROBE_SIZE = 64 << 10
 """Bytes of the file that is written."""

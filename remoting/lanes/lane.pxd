@@ -47,6 +47,7 @@ cdef class Lane:
     cdef int64_t next_check_ms
     cdef int64_t unfinished_max
     cdef int64_t crowded_bytes  # of incomplete frames, beyond which large ones wait
+    cdef int64_t untold         # open connections that the loop does not know of
     cdef readonly int64_t turns
     """Waits of epoll so far."""
     cdef readonly int64_t connections

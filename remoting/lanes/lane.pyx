@@ -51,6 +51,7 @@ cdef enum:
     LOW_WATER = 256 * 1024      # and at which it reads again
     EVENTS_MAX = 64
     ACCEPTS_A_TURN = 64
+    UNTOLD_MAX = 16             # connections that the loop need not know of yet
     ENTRIES_MAX = 256
     CHECK_MS = 250
     TIME_SLICE_NS = 100_000     # threads beside the lane, such as the loop, have cores for longer
@@ -216,15 +217,19 @@ cdef class Lane:
             connection.listener = listener
             connection.told = False
             self.connections += 1
+            self.untold += 1
+            if self.untold > UNTOLD_MAX:
+                self.tell_opened(connection)
             sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
 
     cdef void tell_opened(self, LaneConnection *connection) noexcept nogil:
         """Let the loop know of the connection: when bytes come, or at the next check.
 
-        Connections that end before cost the loop nothing.
+        Connections that end before cost the loop nothing. It bounds the number of all others.
         """
         if not connection.told:
             connection.told = True
+            self.untold -= 1
             self.post(entry_kinds.OPENED, connection.id, connection.address,
                       connection.address_length, connection.listener << 16 | connection.port)
 
@@ -236,6 +241,8 @@ cdef class Lane:
         self.connections -= 1
         if connection.told:
             self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
+        else:
+            self.untold -= 1
 
     cdef void watch(self, LaneConnection *connection) noexcept nogil:
         """Set the events that epoll reports for the connection."""
