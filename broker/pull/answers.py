@@ -59,8 +59,6 @@ class PullAnswers:
         self._commit(header)
         code = pull_code(found.status, header.queue_offset)
         suggested = 0
-        if self._config.is_slave and not self._config.slave_read_enable:
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
         if self._config.slave_read_enable:
             slow = found.suggest_slave
             suggested = group.which_broker_when_consume_slowly if slow else group.broker_id
