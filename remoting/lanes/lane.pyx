@@ -37,7 +37,6 @@ from congreve.remoting.lanes.connections cimport (
     may_not_read,
     wanted_events,
 )
-from congreve.remoting.lanes.time_slice cimport set_time_slice
 from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -54,7 +53,6 @@ cdef enum:
     UNTOLD_MAX = 16             # connections that the loop need not know of yet
     ENTRIES_MAX = 256
     CHECK_MS = 250
-    TIME_SLICE_NS = 100_000     # threads beside the lane, such as the loop, have cores for longer
 
 # Ids in epoll of the descriptors that are not connections.
 cdef uint64_t MAILBOX = <uint64_t> 1 << 62
@@ -144,7 +142,6 @@ cdef class Lane:
     def run(self):
         """Serve until the handle's stop(); the body of the lane's thread."""
         with nogil:
-            set_time_slice(TIME_SLICE_NS)
             while not self.stopping:
                 self.serve()
             # Some may have been accepted meanwhile, and the table may live on.
