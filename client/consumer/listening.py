@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from congreve.client.errors import ClientError
+from congreve.client.errors import ClientError, ClientStateError, InvalidSettingError
 from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
@@ -49,6 +49,16 @@ class ReconsumeLaterError(ClientError):
 Result = ConsumeResult | None
 Listener = Callable[[ReceivedMessage], Result | Awaitable[Result]]
 BatchListener = Callable[[list[ReceivedMessage]], Result | Awaitable[Result]]
+
+
+def check_listeners(listener: object, batch_listener: object) -> None:
+    """Raises ClientStateError for two listeners, InvalidSettingError for one that is not a
+    function."""
+    if listener is not None and batch_listener is not None:
+        raise ClientStateError("a consumer has one listener: for messages or for batches")
+    for call in (listener, batch_listener):
+        if call is not None and not callable(call):
+            raise InvalidSettingError(f"listener is {call!r}: a function is expected")
 
 
 class Failure(msgspec.Struct, frozen=True):

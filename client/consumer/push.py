@@ -7,11 +7,17 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from congreve.client.consumer.concurrent import ConcurrentConsumption
-from congreve.client.consumer.listening import BatchListener, Listener, Listening, hooked
+from congreve.client.consumer.listening import (
+    BatchListener,
+    Listener,
+    Listening,
+    check_listeners,
+    hooked,
+)
 from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.consumer.orderly import OrderlyConsumption
 from congreve.client.consumer.send_back import SendBack
-from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
+from congreve.client.errors import ClientStateError, InvalidSubscriptionError
 from congreve.client.hooks import ConsumeContext, ConsumeOutcome
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import unwrap
@@ -92,13 +98,9 @@ class PushConsumer(GroupMember):
         super().__init__(namesrv, group=group, topics=topics, **options)
         if not topics:
             raise InvalidSubscriptionError(f"consumer of group {group} has no topics to read")
-        if listener is not None and batch_listener is not None:
-            raise ClientStateError("a consumer has one listener: for messages or for batches")
+        check_listeners(listener, batch_listener)
         if self.orderly and listener is None and batch_listener is None:
             raise ClientStateError("an orderly consumer needs a listener")
-        for call in (listener, batch_listener):
-            if call is not None and not callable(call):
-                raise InvalidSettingError(f"listener is {call!r}: a function is expected")
         self._listener = listener
         self._batch_listener = batch_listener
         self._listening: Listening | None = None

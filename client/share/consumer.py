@@ -7,7 +7,7 @@ from typing import Unpack
 
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_number, check_seconds
-from congreve.client.consumer.listening import BatchListener, Listener, Listening
+from congreve.client.consumer.listening import BatchListener, Listener, Listening, check_listeners
 from congreve.client.consumer.send_back import SendBack
 from congreve.client.errors import BrokerError, ClientStateError, InvalidSettingError
 from congreve.client.logs import Log
@@ -73,11 +73,7 @@ class ShareConsumer(ShareMember):
     ) -> None:
         check_options(self, options, ShareOptions)
         super().__init__(namesrv, group=group, topics=topics, **options)
-        if listener is not None and batch_listener is not None:
-            raise ClientStateError("a consumer has one listener: for messages or for batches")
-        for call in (listener, batch_listener):
-            if call is not None and not callable(call):
-                raise InvalidSettingError(f"listener is {call!r}: a function is expected")
+        check_listeners(listener, batch_listener)
         self._listener, self._batch_listener = listener, batch_listener
         settings = self.settings
         self._settling = Settling(self)
