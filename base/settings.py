@@ -14,7 +14,7 @@ without a `Change` changes in its file only, never over the network. Paths and s
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
@@ -27,8 +27,7 @@ INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 MAX_TEXT = 4096  # characters
 _KEY_MAX = 100  # characters of a key that others are compared with
-LIKENESS = 0.7
-"""How alike a key and the one that was meant are (difflib's ratio)."""
+_LIKENESS = 0.7  # of a key and the one that was meant (difflib's ratio)
 
 # A line of a file or log must stay one line; surrogates cannot be written as UTF-8.
 _UNFIT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -177,6 +176,12 @@ def check(settings: msgspec.Struct) -> None:
             )
 
 
+def closest_key(key: str, keys: Iterable[str]) -> str | None:
+    """The one of `keys` that a misspelled one probably means."""
+    close = get_close_matches(key, [*keys], 1, _LIKENESS) if len(key) <= _KEY_MAX else []
+    return close[0] if close else None
+
+
 def check_changeable(
     tables: Mapping[str, Setting], keys: Mapping[str, str], where: str
 ) -> dict[str, Setting]:
@@ -186,8 +191,8 @@ def check_changeable(
     """
     for key in keys:
         if key not in tables:
-            close = get_close_matches(key, tables, 1, LIKENESS) if len(key) <= _KEY_MAX else []
-            hint = f"did you mean {close[0]}?" if close else "check how the key is spelled"
+            close = closest_key(key, tables)
+            hint = f"did you mean {close}?" if close else "check how the key is spelled"
             raise ValueError(f"{_shown(key)} is not a setting: {hint}")
         if tables[key].change is None:
             raise ValueError(f"{key} cannot be changed over the network: change it in {where}")

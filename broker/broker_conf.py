@@ -1,7 +1,6 @@
 """Reads broker.conf, and the same settings that a program passes as keywords."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +28,8 @@ def without_effect(key: str) -> str:
     """Why a key has no effect: RocketMQ alone has it, or it is not spelled as a setting is."""
     if key in FOREIGN_KEYS:
         return f"{key}, a key of RocketMQ, has no effect here"
-    like = get_close_matches(key, [*all_settings(), *FOREIGN_KEYS], 1, settings.LIKENESS)
-    return f"{key} is not a setting" + (f": did you mean {like[0]}?" if like else "")
+    like = settings.closest_key(key, [*all_settings(), *FOREIGN_KEYS])
+    return f"{key} is not a setting" + (f": did you mean {like}?" if like else "")
 
 
 class LoadedConfig(NamedTuple):
