@@ -480,7 +480,7 @@ def _as_answer(service: Service) -> GroupState:
 
 
 def _with_guard(state: GroupState, guard: int) -> GroupState:
-    """Whether the service still expects the one who has this state to change it: 1."""
+    """The state whose guard is 1 if the service accepts a change from the member that read it."""
     return GroupState(
         *(state.master, state.epoch, state.in_sync, (guard,), None, state.seats, state.since)
     )
