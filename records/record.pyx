@@ -30,7 +30,7 @@ cdef enum:
 
 __all__ = [
     "crc32", "decode_record", "decode_records", "encode_record", "index_hash",
-    "offset_message_id", "parse_offset_message_id", "string_hash",
+    "offset_message_id", "parse_offset_message_id", "queue_offsets", "string_hash",
 ]
 
 
@@ -369,6 +369,23 @@ def decode_records(buffer):
     finally:
         PyBuffer_Release(&view)
     return records
+
+
+def queue_offsets(buffer):
+    """The queue offsets of consecutive whole records, the body of a pull: a list of ints."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef int64_t position = 0
+    cdef list offsets = []
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while position + layout.RECORD_FIXED <= view.len:
+            at = <const uint8_t *> view.buf + position
+            offsets.append(load_i64(at + layout.AT_QUEUE_OFFSET))
+            position += max(load_i32(at + layout.AT_SIZE), <int32_t> layout.RECORD_FIXED)
+    finally:
+        PyBuffer_Release(&view)
+    return offsets
 
 
 def crc32(buffer, uint32_t crc=0):

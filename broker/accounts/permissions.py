@@ -22,7 +22,7 @@ from congreve.records.message.properties import (
     TRANSACTION_PREPARED,
 )
 from congreve.records.message.property_codec import decode_properties
-from congreve.records.message.topics import NOT_FOR_CONSUMERS, pop_retry_topic
+from congreve.records.message.topics import NOT_FOR_CONSUMERS, popped_topic
 from congreve.remoting.messages.bodies import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -227,7 +227,7 @@ class OfBatchAck(NamedTuple):
 def popped_needs(group: str, topic: str) -> Iterator[Need]:
     """What the acknowledgement of a message of `topic` needs."""
     yield Need(Kind.GROUP, group, Perm.SUB)
-    yield topic_need(topic.removeprefix(pop_retry_topic(group, "")), Perm.SUB)
+    yield topic_need(popped_topic(group, topic), Perm.SUB)
 
 
 class OfAssignment(NamedTuple):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator
 
 from congreve.broker.metrics.exposition import Family, Kind, label_text
 from congreve.broker.metrics.figures import OTHER
-from congreve.broker.pop.redelivery import original_topic
 from congreve.broker.pop.service import Pops
 from congreve.engine.store import MessageStore
+from congreve.records.message.topics import popped_topic
 
 GroupAndTopic = tuple[str, str]
 WINDOWS_OF_STEP = 100
@@ -33,7 +33,7 @@ class PopNames:
         out: Counter[GroupAndTopic] = Counter()
         ready: Counter[GroupAndTopic] = Counter()
         for number, window in enumerate(windows):
-            key = window.group, original_topic(window.group, window.topic)
+            key = window.group, popped_topic(window.group, window.topic)
             end = self._store.max_offset(window.topic, window.queue_id)
             out[key] += window.out
             ready[key] += max(end - window.next, 0)

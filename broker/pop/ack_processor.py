@@ -19,15 +19,13 @@ from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_bodies import BatchAck, BatchAckMessageRequestBody
 from congreve.remoting.messages.pop_headers import (
+    NO_REMARK,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
-
-NO_REMARK = "not set any response code"
-"""RocketMQ's remark where a processor has set none."""
 
 
 class AckMessageProcessor:

@@ -6,10 +6,10 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pop.taking import Asked
+from congreve.broker.pull.checks import consuming_group, known_topic
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.topics import is_system_topic, pop_retry_topic
-from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.pop_headers import (
     NotificationRequestHeader,
@@ -108,7 +108,7 @@ class PopChecks:
     def known_queue(self, topic: str, queue_id: int) -> None:
         """Check the queue of an acknowledgement."""
         self._check_master()
-        known = self._topic(topic)
+        known = known_topic(self._topics, topic)
         if not 0 <= queue_id < known.read_queue_nums:
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -132,16 +132,8 @@ class PopChecks:
                 f" (brokerPermission {self._config.broker_permission})",
             )
 
-    def _topic(self, topic: str) -> TopicConfig:
-        known = self._topics.get(topic)
-        if known is None:
-            raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
-            )
-        return known
-
     def _queues(self, topic: str, queue_id: int) -> tuple[int, ...]:
-        known = self._topic(topic)
+        known = known_topic(self._topics, topic)
         if not known.perm & PERM_READ:
             raise RefusedError(
                 ResponseCode.NO_PERMISSION,
@@ -156,17 +148,7 @@ class PopChecks:
         return tuple(range(known.read_queue_nums)) if queue_id < 0 else (queue_id,)
 
     def _check_group(self, name: str, topic: str) -> None:
-        group = self._groups.find(name)
-        if group is None:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{name}] does not exist",
-            )
-        if not group.consume_enable:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {name} (consumeEnable false)",
-            )
+        consuming_group(self._groups, name)
         size = len(pop_retry_topic(name, topic).encode())
         if is_system_topic(topic) or size > TOPIC_MAX:
             raise RefusedError(

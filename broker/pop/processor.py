@@ -28,6 +28,7 @@ from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_headers import (
+    NO_REMARK,
     NotificationRequestHeader,
     NotificationResponseHeader,
     PollingInfoRequestHeader,
@@ -42,8 +43,6 @@ FOUND = "FOUND"
 NO_MESSAGE = "NO_MESSAGE_IN_QUEUE"
 LOST_S = 0.5
 """Seconds after which a pop that was answered is known to have had a client."""
-NO_REMARK = "not set any response code"
-"""RocketMQ's remark where a processor has set none."""
 
 
 class PopMessageProcessor:

@@ -28,7 +28,13 @@ from congreve.records.message.properties import (
     RETRY_TOPIC,
     UNIQ_KEY,
 )
-from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, pop_retry_topic, retry_topic
+from congreve.records.message.topics import (
+    RETRY_PREFIX,
+    dlq_topic,
+    pop_retry_topic,
+    popped_topic,
+    retry_topic,
+)
 from congreve.records.record import decode_record, offset_message_id
 
 logger = logging.getLogger(__name__)
@@ -111,7 +117,7 @@ class PopRedelivery:
     def settle_copied(self, in_flight: InFlight, journal_end: int) -> None:
         """Settle the messages that have a copy behind the end of the journal."""
         for group, topic in {(w.group, w.topic) for w in in_flight.all_windows() if w.out}:
-            retry = pop_retry_topic(group, original_topic(group, topic))
+            retry = pop_retry_topic(group, popped_topic(group, topic))
             for name in (retry, retry_topic(group), dlq_topic(group)):
                 self._settle_copied(in_flight, group, name, journal_end)
 
@@ -140,7 +146,7 @@ class PopRedelivery:
             return False
         window.settle(offset, claimed_ms)
         is_dead = copy.topic == dlq_topic(window.group)
-        topic = original_topic(window.group, window.topic)
+        topic = popped_topic(window.group, window.topic)
         self._stats.sent_back(window.group, topic, is_dead=is_dead)
         counts = self.dead_counts if is_dead else self.again_counts
         counts[window.group, topic] += 1
@@ -152,11 +158,6 @@ def _settle_any(window: PopWindow, offset: int) -> None:
     for out, pop_ms, *_ in window.messages_out(offset, 1).tolist():
         if out == offset:
             window.settle(offset, pop_ms)
-
-
-def original_topic(group: str, topic: str) -> str:
-    """The topic whose messages a group's retry topic has; any other topic itself."""
-    return topic.removeprefix(pop_retry_topic(group, ""))
 
 
 def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
@@ -184,7 +185,7 @@ def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
 def _for_pulls(copy: Record, record: Record, group: str) -> Record:
     """The copy for members that pull, as of a message that they send back."""
     kept = dict(copy.properties)
-    kept.setdefault(RETRY_TOPIC, original_topic(group, record.topic))
+    kept.setdefault(RETRY_TOPIC, popped_topic(group, record.topic))
     kept.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.physical_offset))
     return msgspec.structs.replace(copy, topic=retry_topic(group), properties=kept)
 
@@ -192,7 +193,7 @@ def _for_pulls(copy: Record, record: Record, group: str) -> Record:
 def dead_letter_of(record: Record, group: str) -> Record:
     """The dead letter of a message that a group did not acknowledge after its last attempt."""
     kept = dict(record.properties)
-    topic = original_topic(group, record.topic)
+    topic = popped_topic(group, record.topic)
     message_id = offset_message_id(record.store_host, record.physical_offset)
     kept.setdefault(RETRY_TOPIC, topic)
     kept.setdefault(ORIGIN_MESSAGE_ID, message_id)

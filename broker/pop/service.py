@@ -13,7 +13,7 @@ from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.lane_acks import LaneAcks
-from congreve.broker.pop.redelivery import PopRedelivery, original_topic
+from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
 from congreve.engine.pop.in_flight import InFlight, PopWindow
@@ -21,7 +21,12 @@ from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Due
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import RETRY_PREFIX, REVIVE_PREFIX, pop_retry_topic
+from congreve.records.message.topics import (
+    RETRY_PREFIX,
+    REVIVE_PREFIX,
+    pop_retry_topic,
+    popped_topic,
+)
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.bodies import TopicConfig
@@ -100,7 +105,7 @@ class Pops:
             self._group_changed(window.group)
         for window in self.in_flight.all_windows():
             self.commit(window)
-            self._popped_ms[window.group, original_topic(window.group, window.topic)] = 0
+            self._popped_ms[window.group, popped_topic(window.group, window.topic)] = 0
 
     def _load(self) -> bool:
         for topic in self._store.queues.topics():
@@ -225,7 +230,7 @@ class Pops:
         window.reset(offset)
         self._offsets.note(group, topic, queue_id, offset)
         self.journal.changed()
-        self.waiting.wake((group, original_topic(group, topic)))
+        self.waiting.wake((group, popped_topic(group, topic)))
         return True
 
     def beginning(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -256,7 +261,7 @@ class Pops:
     def _move_unread(self) -> None:
         """Let members that pull read what waits to be popped again."""
         for window in self.in_flight.all_windows():
-            topic = original_topic(window.group, window.topic)
+            topic = popped_topic(window.group, window.topic)
             if topic != window.topic and self._pulls((window.group, topic)):
                 end = self._store.max_offset(window.topic, window.queue_id)
                 end = min(end, window.next + min(ROUND, window.room))
@@ -279,23 +284,21 @@ class Pops:
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         if self._used and config is None:
             self.in_flight.drop_topic(topic)
-            self.waiting.end_key(topic=topic)
-            self.redelivery.forget(topic=topic)
-            self._forget_times(topic=topic)
-            self.journal.changed()
+            self._forget(topic=topic)
 
     def _group_changed(self, group: str) -> None:
         if self._used and group not in self._groups.table:
             self.in_flight.drop_group(group)
-            self.waiting.end_key(group=group)
-            self.redelivery.forget(group=group)
-            self._forget_times(group=group)
-            self.journal.changed()
+            self._forget(group=group)
 
-    def _forget_times(self, *, group: str | None = None, topic: str | None = None) -> None:
+    def _forget(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """Forget a group or topic whose windows were dropped."""
+        self.waiting.end_key(group=group, topic=topic)
+        self.redelivery.forget(group=group, topic=topic)
         for table in (self._popped_ms, self._pulled_ms):
             for key in [key for key in table if group == key[0] or topic == key[1]]:
                 del table[key]
+        self.journal.changed()
 
     # --- arrivals
 
@@ -312,7 +315,7 @@ class Pops:
         if place < 0 or place in self._reading:
             return place < 0
         loop = asyncio.get_running_loop()
-        key = window.group, original_topic(window.group, topic)
+        key = window.group, popped_topic(window.group, topic)
 
         def done() -> None:
             if not loop.is_closed():
@@ -372,9 +375,9 @@ class Pops:
     def _redeliver_one(self, due: Due) -> bool:
         window = due.window
         if due.ordered:  # the next pop takes it again, in place
-            self.waiting.wake((window.group, original_topic(window.group, window.topic)))
+            self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
             return True
-        pulls = self._pulls((window.group, original_topic(window.group, window.topic)))
+        pulls = self._pulls((window.group, popped_topic(window.group, window.topic)))
         moved = due.pop_ms == MOVED_MS
         again = self.redelivery.again
         return again(

@@ -21,7 +21,7 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.properties import POP_CK
 from congreve.records.message.topics import pop_retry_topic
-from congreve.records.record import decode_records, encode_record
+from congreve.records.record import decode_records, encode_record, queue_offsets
 
 RETRY_FIRST_PERCENT = 20
 """How often a pop looks into the retry topic first (popFromRetryProbability)."""
@@ -198,7 +198,7 @@ class PopTaking:
             found = self._store.get(window.topic, window.queue_id, window.next, most, *wanted)
             if found.status is GetStatus.FOUND:
                 body = b"".join(found.buffers)
-                offsets = _offsets_of(body)
+                offsets = queue_offsets(body)
                 if kind is not PoppedFrom.TOPIC:
                     body = self._as_original(body, asked, offsets[0], result.pop_ms)
                 try:
@@ -275,13 +275,3 @@ class PopTaking:
         taken.body = b"".join(pieces)
         self._pops.begin_attempt(window, asked.attempt_id)
         return taken
-
-
-def _offsets_of(body: bytes) -> list[int]:
-    """The queue offsets of records, in their order."""
-    offsets = []
-    at = 0
-    while at < len(body):
-        offsets.append(int.from_bytes(body[at + 20 : at + 28], "big"))
-        at += int.from_bytes(body[at : at + 4], "big")
-    return offsets

@@ -1,9 +1,10 @@
 """Pops that wait for messages (RocketMQ: PopLongPollingService)."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
@@ -59,13 +60,12 @@ class WaitingPops:
         self._topics_of = topics_of
         self._waiting: dict[Key, dict[WaitingPop, None]] = {}
         self._keys: dict[str, dict[Key, None]] = {}  # by topic
-        self._count = 0
-        self._bytes = 0
-        self._woken: deque[Key] = deque()
+        self._limit = WaitLimit(WAITING_MAX, WAITING_BYTES_MAX)
+        self._woken: OrderedDict[Key, None] = OrderedDict()
         self._scheduled = False
 
     def __len__(self) -> int:
-        return self._count
+        return self._limit.count
 
     def of_key(self, key: Key) -> int:
         """How many wait for a group and a topic."""
@@ -73,17 +73,15 @@ class WaitingPops:
 
     def add(self, pop: WaitingPop, seconds: float) -> bool:
         """Hold a request for some time at most; False if too many wait."""
-        if self._is_full(pop):
+        if not self._enter(pop):
             self._drop_closed()
-            if self._is_full(pop):
+            if not self._enter(pop):
                 return False
         if pop.key not in self._waiting:
             self._waiting[pop.key] = {}
             for topic in self._topics_of(pop.key):
                 self._keys.setdefault(topic, {})[pop.key] = None
         self._waiting[pop.key][pop] = None
-        self._count += 1
-        self._bytes += pop.size
         pop.timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._over, pop)
         return True
 
@@ -94,8 +92,8 @@ class WaitingPops:
 
     def wake(self, key: Key) -> None:
         """Serve the requests of one group and topic, soon."""
-        if key in self._waiting and key not in self._woken:
-            self._woken.append(key)
+        if key in self._waiting:
+            self._woken[key] = None
             self._schedule()
 
     def wake_all(self) -> None:
@@ -116,12 +114,8 @@ class WaitingPops:
             for pop in list(self._waiting[key]):
                 self._over(pop)
 
-    def _is_full(self, pop: WaitingPop) -> bool:
-        return (
-            self._count >= WAITING_MAX
-            or self._bytes + pop.size > WAITING_BYTES_MAX
-            or self.of_key(pop.key) >= WAITING_OF_KEY_MAX
-        )
+    def _enter(self, pop: WaitingPop) -> bool:
+        return self.of_key(pop.key) < WAITING_OF_KEY_MAX and self._limit.enter(pop.size)
 
     def _drop_closed(self) -> None:
         for key in list(self._waiting):
@@ -139,8 +133,7 @@ class WaitingPops:
         del waiting[pop]
         if pop.timer is not None:
             pop.timer.cancel()
-        self._count -= 1
-        self._bytes -= pop.size
+        self._limit.leave(pop.size)
         if not waiting:
             del self._waiting[pop.key]
             for topic in self._topics_of(pop.key):
@@ -158,7 +151,8 @@ class WaitingPops:
         self._scheduled = False
         left = ROUND
         while self._woken and left > 0:
-            left -= self._serve_key(self._woken.popleft(), left)
+            key, _ = self._woken.popitem(last=False)
+            left -= self._serve_key(key, left)
         if self._woken:
             self._schedule()
 
@@ -167,7 +161,7 @@ class WaitingPops:
         tried = 0
         for pop in list(self._waiting.get(key, ())):
             if tried == most:
-                self._woken.append(key)
+                self._woken[key] = None
                 break
             tried += 1
             if pop.connection.closed or pop.serve():

@@ -2,10 +2,12 @@
 
 from congreve.broker.config import PERM_READ, BrokerConfig
 from congreve.broker.errors import RefusedError
+from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.subscription import MessageFilter
+from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.pull.subscriptions import PullSubscriptions
-from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.headers import PullMessageRequestHeader
 from congreve.remoting.transport.connection import Connection
@@ -40,23 +42,8 @@ class PullChecks:
                 f"the broker[{config.broker_ip1}] pulling message is forbidden"
                 f" (brokerPermission {config.broker_permission})",
             )
-        group = self._groups.find(header.consumer_group)
-        if group is None:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumer_group} (consumeEnable false)",
-            )
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!",
-            )
+        group = consuming_group(self._groups, header.consumer_group)
+        topic = known_topic(self._topics, header.topic)
         if not topic.perm & PERM_READ:
             raise RefusedError(
                 ResponseCode.NO_PERMISSION,
@@ -70,3 +57,29 @@ class PullChecks:
                 f" consumer:[{connection.peer[0]}:{connection.peer[1]}]",
             )
         return group, self._subscriptions.filter_of(header, group)
+
+
+def consuming_group(groups: SubscriptionGroupManager, name: str) -> SubscriptionGroupConfig:
+    """A group that may consume, created where that is allowed. Raises RefusedError."""
+    group = groups.find(name)
+    if group is None:
+        raise RefusedError(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{name}] does not exist",
+        )
+    if not group.consume_enable:
+        raise RefusedError(
+            ResponseCode.NO_PERMISSION,
+            f"subscription group no permission, {name} (consumeEnable false)",
+        )
+    return group
+
+
+def known_topic(topics: TopicConfigManager, name: str) -> TopicConfig:
+    """A topic that exists. Raises RefusedError."""
+    topic = topics.get(name)
+    if topic is None:
+        raise RefusedError(
+            ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
+        )
+    return topic

@@ -111,6 +111,11 @@ def pop_retry_topic(group: str, topic: str) -> str:
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
+def popped_topic(group: str, topic: str) -> str:
+    """The topic whose messages a group's pop_retry_topic() has; any other topic itself."""
+    return topic.removeprefix(pop_retry_topic(group, ""))
+
+
 def pop_retry_topic_v2(group: str, topic: str) -> str:
     """The name that brokers with enableRetryTopicV2 give it (RocketMQ 5:
     KeyBuilder.buildPopRetryTopicV2)."""

@@ -7,6 +7,9 @@ that of the queue. `topic` is the real one, so for what came again it is the gro
 
 from congreve.remoting.messages.header import Header, Int32, Int64
 
+NO_REMARK = "not set any response code"
+"""RocketMQ's remark where a processor has set none."""
+
 
 class PopMessageRequestHeader(Header):
     """POP_MESSAGE; the times are in milliseconds.

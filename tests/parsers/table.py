@@ -64,7 +64,6 @@ ELSEWHERE: dict[str, str] = {
     "broker/pull/unreadable_pulls.py": _HANDS_ON,
     "broker/pull/processor.py": _HANDS_ON,
     "broker/pop/redelivery.py": _HANDS_ON,
-    "broker/pop/taking.py": "reads records that the store has returned",
     "broker/transaction/fast.pyx": "tests/broker/transaction/test_fast.py",
     "client/pull/bulk_reader.py": _HANDS_ON,
     "client/producer/columns.py": _NO_PARSER,

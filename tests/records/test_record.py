@@ -18,6 +18,7 @@ from congreve.records.record import (
     encode_record,
     offset_message_id,
     parse_offset_message_id,
+    queue_offsets,
 )
 
 VECTORS: dict[str, Any] = json.loads(
@@ -81,7 +82,9 @@ def test_host_bits_come_from_the_addresses_and_not_from_the_sys_flag(
 
 def test_the_batch_vector_decodes_to_its_messages() -> None:
     batch = VECTORS["batch"]
-    records = decode_records(bytes.fromhex(batch["records_hex"]))
+    body = bytes.fromhex(batch["records_hex"])
+    records = decode_records(body)
+    assert queue_offsets(body) == [record.queue_offset for record in records]
     assert [r.body.hex() for r in records] == [m["body_hex"] for m in batch["messages"]]
     assert [r.flag for r in records] == [m["flag"] for m in batch["messages"]]
     assert [r.queue_offset for r in records] == [7, 8, 9]
