@@ -56,6 +56,9 @@ public class Blocks {
 
     static void run() throws Exception {
         producer.start();
+        // The client sends its first heartbeat a second later; brokers push replies after it.
+        producer.send(new Message("orders", body));
+        producer.getDefaultMQProducerImpl().getmQClientFactory().sendHeartbeatToAllBrokerWithLock();
         DefaultMQPushConsumer replying = new DefaultMQPushConsumer("replying");
         replying.subscribe("orders", "*");
         replying.registerMessageListener((MessageListenerConcurrently) (asked, context) -> {
