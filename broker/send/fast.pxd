@@ -74,7 +74,7 @@ cdef class SendPath:
 
     cdef int set_store_host(self, bytes host) except -1
     # Makes room for `wanted_bytes` of answers.
-    cdef int grow_answers(self) except -1
+    cdef int make_room(self) except -1
 
     # Prepares a send for append_prepared(), or, with STOP_ALONE, for append_parked().
     cdef Stop prepare(self, const Frame *frame, const Header *header,

@@ -109,7 +109,7 @@ cdef class SendPath:
 
     # --- without the append lock
 
-    cdef int grow_answers(self) except -1:
+    cdef int make_room(self) except -1:
         return grow_answers(&self.answers, self.wanted_bytes)
 
     cdef Stop prepare(self, const Frame *frame, const Header *header,

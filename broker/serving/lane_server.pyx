@@ -260,7 +260,7 @@ cdef class LaneServer(LaneSink):
             elif stop == STOP_QUEUE_ROOM:
                 return self.make_room()
             elif stop == STOP_ANSWER_BUFFER:
-                self.sends.grow_answers()
+                self.sends.make_room()
             else:
                 with self.path.log.lock:
                     self.path.log.next_segment()
