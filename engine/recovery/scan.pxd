@@ -30,6 +30,7 @@ cdef class LogScanner:
     """With `compare`: (topic, queue id) of missing queues that records name."""
     cdef readonly list found                    # of the entries that `collect` asks for
     """With `collect`: (queue offset, physical offset, size, tags code) of each record."""
+    cdef int64_t searched                       # no record begins before it, by the last resync()
     cdef object queues
     cdef object report
     cdef bint verify_crc

@@ -335,22 +335,28 @@ cdef class LogScanner:
         return rule.level_due(level, self.view.store_timestamp)
 
     cdef int64_t next_record(self, int64_t start) noexcept nogil:
-        # A record has its magic and its own physical offset.
+        # A record has its magic and its own physical offset. One that goes on behind the bytes
+        # that are there is looked at again when there are more.
         cdef int64_t end = self.segment_end
+        cdef int64_t partial = -1
         cdef const uint8_t *at
         cdef int64_t position = start
         while position + layout.RECORD_FIXED <= end:
             at = <const uint8_t *> memchr(self.data + position + layout.AT_MAGIC, 0xDA,
                                           end - position - layout.RECORD_FIXED + 1)
             if at == NULL:
-                return -1
+                position = end - layout.RECORD_FIXED + 1
+                break
             position = at - self.data - layout.AT_MAGIC
             if (
                 load_i32(at) == layout.RECORD_MAGIC
                 and load_i64(self.data + position + layout.AT_PHYSICAL_OFFSET) == position
-                and record.check(self.data + position, end - position, position, True,
-                                 &self.view) == record.RECORD_OK
             ):
-                return position
+                if record.check(self.data + position, end - position, position, True,
+                                &self.view) == record.RECORD_OK:
+                    return position
+                if partial < 0 and load_i32(self.data + position) > end - position:
+                    partial = position
             position += 1
+        self.searched = position if partial < 0 else partial
         return -1

@@ -17,6 +17,7 @@ cdef class LogReceiver:
     cdef LogScanner dispatcher
     cdef int64_t dispatched     # the queues have the entries of all records before it
     cdef int64_t refused        # where bytes were refused that are not a record, or -1
+    cdef int64_t searched       # no record that goes on behind them begins before it
     cdef set arrived
 
     # writable() and take() for compiled code. The first gives the address and the number of bytes;

@@ -37,8 +37,8 @@ cdef class LogReceiver:
     this log. One thread uses the receiver.
 
     Bytes that are not a record are refused once, and the next connection sends them again. If they
-    are the same, the master's own log is damaged there: they are taken, as its recovery passed
-    them.
+    are not a record again, the master's own log is damaged there: they are taken, as its recovery
+    passed them, as soon as the next record or the end of the segment shows where the damage ends.
     """
 
     def __init__(self, store not None):
@@ -51,7 +51,7 @@ cdef class LogReceiver:
         )
         self.received = self.dispatched = self.log.max_offset
         self.last_record = store.recovery.last_record if store.recovery is not None else -1
-        self.refused = -1
+        self.refused = self.searched = -1
 
     def writable(self, int64_t most):
         """Writable memory for the next bytes, `most` at most; empty while the disk is behind.
@@ -168,10 +168,11 @@ cdef class LogReceiver:
                 return self.end_of_partial(position, stop)
             start = self.end_of_damage(position)
             if start == position:
-                return self.end_of_partial(position, stop)
+                return position
 
     cdef int64_t end_of_damage(self, int64_t position) except -1 with gil:
-        """Where the log goes on behind bytes that were refused before, `position` if it is unknown.
+        """Where the log goes on behind bytes that were refused before, `position` as long as the
+        bytes that have arrived do not show it.
         """
         cdef int64_t base = self.log.active.base_offset
         cdef int64_t segment_end = base + self.log.active.size
@@ -181,8 +182,9 @@ cdef class LogReceiver:
         if self.checker.pass_body(arrived, base, position):
             end = self.checker.position
         else:
-            end = self.checker.resync(arrived, base, position + 1)
+            end = self.checker.resync(arrived, base, max(position + 1, self.searched))
             if end is None:
+                self.searched = self.checker.searched
                 end = segment_end if self.received == segment_end else position
         if end > position:
             logger.error("the log of the master is damaged from %d to %d: taken as it is",
@@ -287,3 +289,4 @@ cdef class LogReceiver:
             used = self.log.max_offset - segment.base_offset
             memset(segment.data + used, 0, self.received - self.log.max_offset)
         self.received = self.log.max_offset
+        self.searched = -1

@@ -168,12 +168,12 @@ async def test_a_new_slave_begins_at_the_first_offset_of_an_old_master(tmp_path:
             assert slave.store.max_offset("T", 0) == 400
 
 
-@pytest.mark.parametrize("size", [1, 700])
+@pytest.mark.parametrize("size", [1, 700, 200_000])
 async def test_a_slave_follows_a_master_whose_log_is_damaged(tmp_path: Path, size: int) -> None:
     sync = {"brokerRole": "SYNC_MASTER"}
     async with running_pair(tmp_path, with_slave=False, master=sync) as pair:
         store = pair.master.store
-        places = [store.put(Record(topic="T", body=bytes(500))).physical_offset for _ in range(90)]
+        places = [store.put(Record(topic="T", body=bytes(500))).physical_offset for _ in range(600)]
         segment = min(Path(store.config.commit_log_dir).iterdir())
         with segment.open("r+b") as file:
             file.seek(places[40] + 100)
