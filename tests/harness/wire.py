@@ -77,6 +77,7 @@ class Wire:
                 "opaque": opaque,
                 "flag": 2 if oneway else 0,
                 "extFields": fields,
+                "serializeTypeCurrentRPC": "JSON",
             }
         ).encode()
         size = struct.pack(">II", 4 + len(header) + len(body), len(header))
