@@ -188,7 +188,6 @@ soak-threads: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside $(if $(SIZE),--size $(SIZE))
-	PYTHONPATH=bench:tests $(BIN)/python -m sidebyside.ratios
 	PYTHONPATH=bench:tests $(BIN)/python -m clientspeed
 	PYTHONPATH=bench:tests $(BIN)/python -m clientspeed.consuming
 	mkdir -p bench/results

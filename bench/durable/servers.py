@@ -110,7 +110,7 @@ def send_to_jetstream(port: int, seconds: float, *, rate: float, messages: int) 
     text = _output(
         [
             *(nats_tool(), "-s", f"nats://{HOST}:{port}", "bench", "js", "pub", "sync", "bench"),
-            *("--create", "--purge", "--maxbytes", "16GB", "--no-progress"),
+            *("--create", "--purge", "--maxbytes", "4GB", "--no-progress"),
             *("--clients", str(CONNECTIONS), "--size", str(SIZE), *amount),
         ]
     )

@@ -1,8 +1,10 @@
-"""``python -m family``: the four brokers in turns; table, JSON and pictures."""
+"""``python -m family``: the four brokers in turns; table, JSON, histograms and pictures."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -13,11 +15,11 @@ from sidebyside import cases, process
 from sidebyside.options import DATA, ROOT
 from sidebyside.report import write_json
 from sidebyside.results import CaseResult
-from sidebyside.session import Session
+from sidebyside.session import Session, Tell, WrongCountError
 
-from congreve.console.loadgen.generator import Load
+from congreve.console.loadgen.generator import GeneratorError, Load
 
-from . import brokers, kills, openloop
+from . import brokers, java_client, kills, openloop, picture
 from .openloop import OpenResult
 
 ASYNC_SENDS = {
@@ -31,71 +33,125 @@ SYNC_SENDS = {
     "sync-500x1": Load(connections=500, inflight=1),
     "sync-one-at-a-time": Load(connections=1, inflight=1),
 }
+TITLES = {
+    "send-4x32": "sends, 4 x 32",
+    "send-500x1": "500 x 1",
+    "send-one-at-a-time": "one at a time",
+    "batch-32x1KiB": "batches of 32 x 1 KiB, 4 x 8",
+    "sync-4x32": "SYNC_FLUSH, 4 x 32",
+    "sync-500x1": "500 x 1",
+    "sync-one-at-a-time": "one at a time",
+    "pull-32x1KiB": "pulls of 32 x 1 KiB, 8 x 1",
+    "pull-32x128B": "pulls of 32 x 128 B",
+}
 HIGHEST = "send-4x32"
-KILLS = 5
+KILLS = 10
+ROUNDS = 2
+RESTART_BYTES = 5_000_000_000
 
 
-def measured(kind: str, size: cases.Size, number: int, data: Path, tell) -> list[CaseResult]:
-    """One round of a broker: ASYNC_FLUSH, SYNC_FLUSH, a restart, and kills under load."""
-    found = []
-    with brokers.running(kind, data / kind, "ASYNC_FLUSH") as broker:
-        session = Session(broker, size, number, tell)
-        session.heat()
-        for name, load in ASYNC_SENDS.items():
-            session.send(name, load)
-        for name, load in cases.PULLS.items():
-            session.pull(name, load)
-        session.memory("memory")
-        found += session.results
-    with brokers.running(kind, data / kind, "SYNC_FLUSH") as broker:
-        session = Session(broker, size, number, tell)
-        session.heat()
-        for name, load in SYNC_SENDS.items():
-            session.send(name, load)
-        sent, lost = kills.lost_in_kills(broker, KILLS)
-        tell(f"round {number} {kind:8} lost {lost} of {sent} acknowledged in {KILLS} kills")
-        found += session.results
-        found.append(
-            CaseResult(workload="kills", driver=kind, round=number, messages=sent, errors=lost)
-        )
-    with brokers.running(kind, data / kind, "ASYNC_FLUSH") as broker:
-        session = Session(broker, size, number, tell)
-        session.fill("store", size.restart_bytes // 1250, 1024)
+class Turn:
+    """A round of one broker. What fails is told, and has no figure."""
+
+    def __init__(self, kind: str, size: cases.Size, number: int, data: Path, tell: Tell) -> None:
+        self._kind = kind
+        self._size = size
+        self._number = number
+        self._data = data / kind
+        self._tell = tell
+        self.results: list[CaseResult] = []
+
+    def run(self) -> None:
+        """Sends with both kinds of flush, pulls, memory. The first round also has the Java client's
+        programs, kills under load, and a restart with a full store."""
+        self._try(self._async_flush)
+        self._try(self._sync_flush)
+
+    def _async_flush(self) -> None:
+        with self._session("ASYNC_FLUSH") as session:
+            for name, load in ASYNC_SENDS.items():
+                self._try(lambda name=name, load=load: session.send(name, load))
+            for name, load in cases.PULLS.items():
+                self._try(lambda name=name, load=load: session.pull(name, load))
+            self._try(lambda: session.memory("memory"))
+            if self._number == 1:
+                self._try(lambda: self._java_client(session))
+                self._try(lambda: self._restart(session))
+
+    def _sync_flush(self) -> None:
+        with self._session("SYNC_FLUSH") as session:
+            for name, load in SYNC_SENDS.items():
+                self._try(lambda name=name, load=load: session.send(name, load))
+            if self._number == 1:
+                self._try(lambda: self._kills(session))
+
+    @contextmanager
+    def _session(self, flush: str) -> Iterator[Session]:
+        with brokers.running(self._kind, self._data, flush) as broker:
+            session = Session(broker, self._size, self._number, self._tell)
+            self._try(session.heat)
+            yield session
+            self.results += session.results
+
+    def _try(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (WrongCountError, GeneratorError, RuntimeError, OSError) as error:
+            self._tell(f"round {self._number} {self._kind:8} has no figure: {error}"[:1000])
+
+    def _java_client(self, session: Session) -> None:
+        found = java_client.measured(session.broker, self._number)
+        self.results += found
+        for one in found:
+            self._tell(f"round {self._number} {self._kind:8} {one.workload} {one.rate:,.0f} msg/s")
+
+    def _restart(self, session: Session) -> None:
+        session.fill("store", self._size.restart_bytes // 1250, 1024)
         session.restart("ready-after-kill")
-        found += session.results
-    return found
+
+    def _kills(self, session: Session) -> None:
+        sent, lost = kills.lost_in_kills(session.broker, KILLS)
+        self._tell(f"round {self._number} {self._kind:8} lost {lost} of {sent} in {KILLS} kills")
+        of = {"workload": "kills", "driver": self._kind, "round": self._number}
+        self.results.append(CaseResult(**of, messages=sent, errors=lost))
 
 
 def table(results: list[CaseResult], kinds: list[str]) -> list[dict[str, object]]:
-    """A row for each figure: medians of the rounds, by broker."""
+    """A row for each load: medians of the rounds, by broker."""
     of: dict[tuple[str, str], list[CaseResult]] = {}
     for result in results:
         of.setdefault((result.workload, result.driver), []).append(result)
     rows = []
 
-    def add(title: str, workload: str, figure, form: str) -> None:
+    def add(title: str, workload: str, *parts: tuple[Callable[[CaseResult], float], str]) -> None:
         cells = {
-            brokers.TITLES[kind]: format(median(map(figure, of[workload, kind])), form)
+            brokers.TITLES[kind]: ", ".join(
+                form.format(median(map(figure, of[workload, kind]))) for figure, form in parts
+            )
             for kind in kinds
             if (workload, kind) in of
         }
         if cells:
             rows.append({"work": title, **cells})
 
-    for name in (*ASYNC_SENDS, *SYNC_SENDS, *cases.PULLS):
-        add(f"{name}, messages/s", name, lambda r: r.rate, ",.0f")
-        for level, title in (("50", "p50"), ("99", "p99"), ("999", "p99.9")):
-            add(f"  {title} ms", name, lambda r, level=level: r.latency[level], ".3f")
-        add("  CPU us a message", name, lambda r: r.broker_cpu_us, ".2f")
-    add("resident MiB", "memory", lambda r: r.memory.anonymous, ",.0f")
-    add("ready after kill -9, s", "ready-after-kill", lambda r: r.seconds, ".2f")
-    add("acknowledged messages in kills", "kills", lambda r: r.messages, ",.0f")
-    add("  of them lost", "kills", lambda r: r.errors, ",.0f")
+    rate = (lambda r: r.rate / 1000, "{:,.1f} k/s")
+    cpu = (lambda r: r.broker_cpu_us, "{:.3g} us")
+    times = [(lambda r, at=at: r.latency[at], "{:.3g}") for at in ("50", "99")]
+    last = (lambda r: r.latency["999"], "{:.3g} ms")
+    for name, title in TITLES.items():
+        add(title, name, rate, *times, last, cpu)
+    mean = (lambda r: r.latency["mean"], "mean {:.3g} ms")
+    add("Java client's Producer", java_client.SEND, rate, mean, cpu)
+    add("its Consumer beside it", java_client.CONSUME, rate)
+    add("memory", "memory", (lambda r: r.memory.anonymous, "{:,.0f} MiB"))
+    add("ready after kill -9", "ready-after-kill", (lambda r: r.seconds, "{:.3g} s"))
+    counts = [(lambda r: r.errors, "{:,.0f} lost"), (lambda r: r.messages, "of {:,.0f}")]
+    add(f"{KILLS} x kill -9 under load", "kills", *counts)
     return rows
 
 
 def open_table(results: list[OpenResult]) -> list[dict[str, object]]:
-    """A row for each rival and share: p99 and p99.9 of both, medians of the rounds."""
+    """A row for each rival and share: latencies of both in ms, medians of the rounds."""
     rows = []
     for rival in dict.fromkeys(result.rival for result in results):
         for share in openloop.SHARES:
@@ -104,7 +160,7 @@ def open_table(results: list[OpenResult]) -> list[dict[str, object]]:
                 of = [r for r in results if (r.rival, r.share, r.broker) == (rival, share, kind)]
                 row["sends/s"] = f"{of[0].rate:,.0f}"
                 who = "Congreve" if kind == "congreve" else "other"
-                for level in ("p50", "p99", "p999", "longest"):
+                for level in ("p50", "p99", "p999", "p9999", "longest"):
                     row[f"{who} {level}"] = f"{median(getattr(r, level) for r in of):.3f}"
             rows.append(row)
     return rows
@@ -136,20 +192,28 @@ def main(
     """Congreve, rocketmq-rust, RocketMQ 5.5 and 4.9.4 under the same loads, in turns."""
     console = Console(soft_wrap=True)
     chosen = cases.SIZES[size]
+    if size != "small":
+        chosen = msgspec.structs.replace(chosen, rounds=ROUNDS, restart_bytes=RESTART_BYTES)
     kinds = [kind for kind in only or brokers.KINDS if kind not in brokers.missing()]
     for kind, tool in brokers.missing().items():
         console.print(f"{brokers.TITLES[kind]} is left out: {tool} is not installed")
     turns = range(1, (rounds or chosen.rounds) + 1)
     found: list[CaseResult] = []
-    for number in turns:
-        for kind in kinds:
-            found += measured(kind, chosen, number, data, console.print)
     opened: list[OpenResult] = []
     rivals = [] if without_open_loop or "congreve" not in kinds else kinds[1:]
-    for number in turns:
-        for rival in rivals:
-            rates = [r.rate for r in found if (r.driver, r.workload) == (rival, HIGHEST)]
-            opened += openloop.pair(rival, median(rates), chosen, number, data, console.print)
+    with process.full_page_cache(data) if chosen.fill_page_cache else nullcontext():
+        for number in turns:
+            for kind in kinds:
+                turn = Turn(kind, chosen, number, data, console.print)
+                turn.run()
+                found += turn.results
+        for number in turns:
+            for rival in rivals:
+                rates = [r.rate for r in found if (r.driver, r.workload) == (rival, HIGHEST)]
+                if rates:
+                    opened += openloop.pair(
+                        rival, median(rates), chosen, number, data, console.print
+                    )
     rows, open_rows = table(found, kinds), open_table(opened)
     console.print(markdown(rows), markdown(open_rows), sep="\n\n")
     document: dict[str, object] = {
@@ -160,10 +224,12 @@ def main(
         "table": rows,
         "openLoopTable": open_rows,
         "results": msgspec.to_builtins(found),
-        "openLoop": msgspec.to_builtins(opened),
+        "openLoop": [result.figures() for result in opened],
     }
     write_json(results / "family.json", document)
+    picture.write(found, results / "family.png")
     if opened:
+        openloop.write_histograms(opened, results / "histograms")
         openloop.draw(opened, results / "family-open-loop.png")
 
 

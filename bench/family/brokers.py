@@ -28,6 +28,8 @@ TITLES = {
     "java": "RocketMQ 4.9.4",
 }
 RUST_VERSION = "1.0.0"
+WAIT_IN_SEND_QUEUE_MS = 10_000
+DISK_SHARE_MAX = 80  # it refuses 85
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "family"
 
@@ -58,13 +60,41 @@ def _of_java5(server: servers.Server) -> None:
 
 
 def _of_rust(server: servers.Server, name: str, config: Path) -> None:
-    # It takes a broker.conf of Java, and writes a report of its conversion.
     server.command[:] = [rust_program(name), "-c", str(config)]
     server.environment = {
         "ROCKETMQ_HOME": str(server.folder),
         "ROCKETMQ_SECURITY_PROFILE": "development-insecure-loopback",
         "RUST_LOG": "warn",
     }
+
+
+def _rust_config(server: servers.BrokerServer, flush: str) -> str:
+    """The settings of the others as rocketmq-rust writes them; all its listeners on loopback."""
+    return f"""[broker]
+listenPort = {server.port}
+brokerIp1 = "{servers.HOST}"
+namesrvAddr = "{server.namesrv}"
+storePathRootDir = "{server.store}"
+waitTimeMillsInSendQueue = {WAIT_IN_SEND_QUEUE_MS}
+
+[broker.brokerServerConfig]
+bindAddress = "{servers.HOST}"
+
+[broker.brokerIdentity]
+brokerName = "{server.broker_name}"
+brokerClusterName = "{servers.CLUSTER}"
+brokerId = 0
+
+[store]
+storePathRootDir = "{server.store}"
+storePathCommitLog = "{server.store / "commitlog"}"
+mappedFileSizeCommitLog = {SEGMENT_SIZE}
+flushDiskType = "{flush}"
+diskMaxUsedSpaceRatio = {DISK_SHARE_MAX}
+commitLogMicroBatchEnabled = false
+haListenAddress = "{servers.HOST}"
+haListenPort = {servers.free_port()}
+"""
 
 
 def _namesrv(kind: str, folder: Path) -> servers.Server:
@@ -95,8 +125,9 @@ def _broker(kind: str, folder: Path, namesrv: str, flush: str) -> servers.Broker
     elif kind == "java5":
         _of_java5(server)
     elif kind == "rust":
-        _of_rust(server, "broker", server.config)
-        server.command += ["-n", namesrv]
+        config = folder / "broker.toml"
+        config.write_text(_rust_config(server, flush))
+        _of_rust(server, "broker", config)
     return server
 
 

@@ -11,7 +11,7 @@ from sidebyside.cases import Size
 from sidebyside.results import quantiles
 
 from congreve.console.loadgen import generator
-from congreve.console.loadgen.generator import Load
+from congreve.console.loadgen.generator import MILLISECOND_NS, Load, LoadResult
 
 from . import brokers
 
@@ -35,10 +35,17 @@ class OpenResult(msgspec.Struct, rename="camel", kw_only=True):
     p50: float
     p99: float
     p999: float
+    p9999: float
     longest: float
     late: int
     broker_cpu_us: float
-    quantiles: dict[str, float]
+    sends: LoadResult
+
+    def figures(self) -> dict[str, object]:
+        """All but the sends."""
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        del fields["sends"]
+        return fields
 
 
 def pair(
@@ -58,22 +65,32 @@ def pair(
                 before = process.cpu_seconds(broker.pid)
                 result = generator.run(broker.port, load)
                 spent = process.cpu_seconds(broker.pid) - before
-                p50, p99, p999, longest = result.percentiles_ms(50, 99, 99.9, 100)
+                p50, p99, p999, p9999, longest = result.percentiles_ms(50, 99, 99.9, 99.99, 100)
                 found.append(
                     OpenResult(
                         **{"rival": rival, "broker": kind, "share": share, "round": number},
                         **{"rate": load.rate, "p50": p50, "p99": p99, "p999": p999},
-                        longest=longest,
+                        **{"p9999": p9999, "longest": longest},
                         late=result.failures,
                         broker_cpu_us=spent * 1e6 / max(1, result.all_messages),
-                        quantiles=quantiles(result),
+                        sends=result,
                     )
                 )
                 tell(
                     f"round {number} {kind:8} {share} % of {rival}: {load.rate:,.0f}/s"
-                    f"  p50 {p50:.3f} p99 {p99:.3f} p99.9 {p999:.3f} max {longest:.1f} ms"
+                    f"  p50 {p50:.3f} p99 {p99:.3f} p99.9 {p999:.3f} p99.99 {p9999:.3f}"
+                    f" max {longest:.1f} ms"
                 )
     return found
+
+
+def write_histograms(results: list[OpenResult], folder: Path) -> None:
+    """A file of each run, in HdrHistogram's percentile format, in ms."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in results:
+        name = f"{one.share}-percent-of-{one.rival}-{one.broker}-{one.round}.hgrm"
+        with (folder / name).open("wb") as file:
+            one.sends.histogram().output_percentile_distribution(file, MILLISECOND_NS)
 
 
 def draw(results: list[OpenResult], path: Path) -> None:
@@ -92,7 +109,7 @@ def draw(results: list[OpenResult], path: Path) -> None:
                 own = result.broker == "congreve"
                 steps = [
                     (1 / (1 - float(level) / 100), ms)
-                    for level, ms in result.quantiles.items()
+                    for level, ms in quantiles(result.sends).items()
                     if level != "100.0000"
                 ]
                 axes.plot(

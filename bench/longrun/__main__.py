@@ -1,8 +1,9 @@
 """``python -m longrun``: sends in an open loop with SYNC_FLUSH, in minutes; table and JSON.
 
-Beside the sends run: a reader of the oldest messages of the log, a scrape of the metrics each five
-seconds, the deletion of expired segments, and checkpoints. A server that only answers gets the
-same load first, so that a reader sees what the machine itself does to latencies.
+The log has 4 GB first. Then, beside the sends: a consumer reads the oldest messages as fast as new
+ones come, segments are deleted as fast as new ones are written, metrics are scraped each five
+seconds, and checkpoints are written. A server that only answers gets the same load first, so that
+everybody sees what the machine itself does to latencies.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import contextlib
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -20,7 +22,7 @@ from harness.servers import free_port
 from harness.wire import PULL_MESSAGE, Wire, pull_fields
 from rich.console import Console
 from sidebyside import process
-from sidebyside.brokers import create_topic, running
+from sidebyside.brokers import Running, create_topic, running
 from sidebyside.options import DATA, ROOT
 from sidebyside.report import write_json
 
@@ -30,26 +32,32 @@ from congreve.console.loadgen.generator import Load, LoadResult
 TOPIC = "long"
 QUEUES = 8
 HIGHEST_S = 10.0
+ALONE_S = 60.0
 SLOW_MS = 20
 SCRAPE_S = 5.0
 SAMPLE_S = 10.0
-GET_MIN_OFFSET = 31
+BATCH = 32
+SEGMENT_SIZE = 64 << 20
+GIBIBYTE = 1 << 30
+DELETED_A_ROUND = 10
+"""Segments that a round of deletion removes at most, as in RocketMQ."""
 SETTINGS = {
-    "mappedFileSizeCommitLog": str(64 << 20),
-    "fileReservedTime": "0",
+    "mappedFileSizeCommitLog": str(SEGMENT_SIZE),
     "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
     "slowRequestMillis": str(SLOW_MS),
 }
 
 
 class Beside:
-    """What happens beside the sends, and what it saw."""
+    """What happens beside sends of `rate` messages a second, and what it saw."""
 
-    def __init__(self, broker, metrics: str) -> None:
+    def __init__(self, broker: Running, metrics: str, rate: float) -> None:
         self._broker = broker
         self._metrics = metrics
+        self._rate = rate
         self._done = threading.Event()
         self.memory: list[float] = []
+        self.log_bytes: list[int] = []
         self.scrapes = 0
         self.read = 0
         self.deleted: set[str] = set()
@@ -57,29 +65,25 @@ class Beside:
 
     @contextlib.contextmanager
     def going(self) -> Iterator[None]:
-        """Run until the block ends."""
-        threads = [
-            threading.Thread(target=self._again, args=(call, pause))
-            for call, pause in (
-                (self._scrape, SCRAPE_S),
-                (self._sample, SAMPLE_S),
-                (self._watch_segments, 1.0),
-                (self._read_oldest, 0.0),
-            )
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            for thread in threads:
-                thread.join()
+        """Run until the block ends. A failed part raises there."""
+        parts = (
+            lambda: self._again(self._scrape, SCRAPE_S),
+            lambda: self._again(self._sample, SAMPLE_S),
+            lambda: self._again(self._watch_segments, 1.0),
+            self._read_oldest,
+        )
+        with ThreadPoolExecutor(len(parts)) as threads:
+            running = [threads.submit(part) for part in parts]
+            try:
+                yield
+            finally:
+                self._done.set()
+            for part in running:
+                part.result()
 
-    def _again(self, call, pause: float) -> None:
-        while not self._done.is_set():
+    def _again(self, call: Callable[[], None], pause: float) -> None:
+        while not self._done.wait(pause):
             call()
-            self._done.wait(pause)
 
     def _scrape(self) -> None:
         with urllib.request.urlopen(self._metrics, timeout=30) as answer:
@@ -90,27 +94,40 @@ class Beside:
         self.memory.append(process.memory(self._broker.pid).anonymous)
 
     def _watch_segments(self) -> None:
-        there = {path.name for path in (self._broker.server.store / "commitlog").iterdir()}
+        there = segments(self._broker)
         self.deleted |= self._seen - there
         self._seen |= there
+        self.log_bytes.append(len(there) * SEGMENT_SIZE)
 
     def _read_oldest(self) -> None:
-        """Pull the first messages that the log still has, for a second."""
+        """Pull each queue from its oldest message on, as many messages a second as come."""
+        offsets = [0] * QUEUES
+        begin = time.monotonic()
         with Wire(self._broker.server.address) as wire:
-            place = {"topic": TOPIC, "queueId": "0"}
-            offset = int(wire.call(GET_MIN_OFFSET, place).fields["offset"])
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until and not self._done.is_set():
-                answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, 0, offset, 32))
-                if answer.code != 0:
-                    return
-                offset = int(answer.fields["nextBeginOffset"])
-                self.read += 1
+            while not self._done.wait(max(0.0, begin + self.read / self._rate - time.monotonic())):
+                queue = self.read // BATCH % QUEUES
+                answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, queue, offsets[queue], BATCH))
+                offsets[queue] = int(answer.fields["nextBeginOffset"])
+                self.read += BATCH
 
 
-def highest_rate(port: int, load: Load) -> float:
+def segments(broker: Running) -> set[str]:
+    """Names of the log's files."""
+    return {path.name for path in (broker.server.store / "commitlog").iterdir()}
+
+
+def fill(broker: Running, load: Load, behind: int) -> int:
+    """Store messages until the log is as large as the consumer shall be behind; bytes of one."""
+    count = 0
+    while (stored := len(segments(broker)) * SEGMENT_SIZE) < behind + 2 * SEGMENT_SIZE:
+        more = msgspec.structs.replace(load, rate=0, warmup=0, count=1_000_000)
+        count += generator.run(broker.port, more).all_messages
+    return stored // count
+
+
+def highest_rate(port: int, load: Load, seconds: float) -> float:
     """Sends a second in a closed loop."""
-    load = msgspec.structs.replace(load, rate=0, warmup=1, duration=HIGHEST_S)
+    load = msgspec.structs.replace(load, rate=0, warmup=1, duration=min(seconds, HIGHEST_S))
     return generator.run(port, load).rate
 
 
@@ -126,10 +143,14 @@ def figures(found: LoadResult) -> dict[str, float]:
 @click.option("--minutes", type=click.FloatRange(0.05), default=30.0, show_default=True)
 @click.option("--rate", type=click.FloatRange(1), default=100_000.0, show_default=True)
 @click.option("--share", type=click.FloatRange(0.05, 1), default=0.6, show_default=True)
+@click.option("--behind", type=click.FloatRange(0), default=4.0, show_default=True, help="GiB.")
 @DATA
 @click.option("--results", type=click.Path(path_type=Path), default=ROOT / "bench" / "results")
-def main(minutes: float, rate: float, share: float, data: Path, results: Path) -> None:
-    """Send at RATE a second, or at SHARE of the broker's highest rate where that is less."""
+def main(
+    minutes: float, rate: float, share: float, behind: float, data: Path, results: Path
+) -> None:
+    """Send at RATE a second, or at SHARE of the broker's highest rate where that is less, while a
+    consumer is BEHIND."""
     console = Console(soft_wrap=True)
     load = Load(topic=TOPIC, queues=QUEUES, connections=64, inflight=64, warmup=5)
     metrics_port = free_port()
@@ -137,11 +158,16 @@ def main(minutes: float, rate: float, share: float, data: Path, results: Path) -
     with running("congreve", data, flush="SYNC_FLUSH", own=settings) as broker:
         with Wire(broker.server.address) as wire:
             create_topic(wire, TOPIC, QUEUES)
-        highest = highest_rate(broker.port, load)
-        load = msgspec.structs.replace(load, rate=min(rate, highest * share), duration=60 * minutes)
+        size = fill(broker, load, int(behind * GIBIBYTE))
+        seconds = 60 * minutes
+        highest = highest_rate(broker.port, load, seconds)
+        load = msgspec.structs.replace(load, rate=min(rate, highest * share), duration=seconds)
         with generator.sink() as (port, _):
-            alone = generator.run(port, msgspec.structs.replace(load, duration=60.0))
-        beside = Beside(broker, f"http://127.0.0.1:{metrics_port}/metrics")
+            short = msgspec.structs.replace(load, duration=min(seconds, ALONE_S))
+            alone = generator.run(port, short)
+        pause_ms = 1000 * DELETED_A_ROUND * SEGMENT_SIZE / (size * load.rate)
+        broker.restart(fileReservedTime="0", cleanResourceInterval=str(int(pause_ms)))
+        beside = Beside(broker, f"http://127.0.0.1:{metrics_port}/metrics", load.rate)
         before = process.cpu_seconds(broker.pid)
         with beside.going():
             sent = generator.run(broker.port, load)
@@ -161,13 +187,16 @@ def main(minutes: float, rate: float, share: float, data: Path, results: Path) -
         "onlyAnswers": figures(alone),
         "cpuUsAMessage": spent * 1e6 / max(1, sent.all_messages),
         "memoryMiB": beside.memory,
+        "logMiB": {name: f(beside.log_bytes) >> 20 for name, f in (("least", min), ("most", max))},
         "segmentsDeleted": len(beside.deleted),
         "scrapes": beside.scrapes,
-        "pullsOfTheOldest": beside.read,
+        "readByTheConsumer": beside.read,
         "slowRequests": slow,
     }
     console.print_json(msgspec.json.encode(document).decode())
     write_json(results / "longrun.json", document)
+    with (results / "longrun.hgrm").open("wb") as file:
+        sent.histogram().output_percentile_distribution(file, generator.MILLISECOND_NS)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from .storms import Call, storm
 from .waiting import HeldPulls, idle_connections
 
 PERCENTILES = {"50": 50.0, "95": 95.0, "99": 99.0, "999": 99.9, "Max": 100.0}
-DISPATCH_LIMIT_S = 600.0
+DISPATCH_LIMIT_S = 120.0
 TIMES_MS = (300, 2_000)  # delay of the first message, and the distance of the others
 PUSH_PAUSE_MS = 5
 Tell = Callable[[str], None]

@@ -27,7 +27,7 @@ FROM_ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
-    "bench/results/ratios.png": "images/ratios.png",
+    "bench/results/family.png": "images/family.png",
 }
 _SOURCE_OF = {page: source for source, page in FROM_ELSEWHERE.items()}
 
