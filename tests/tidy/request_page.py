@@ -1,4 +1,4 @@
-"""Writes the table of requests into docs/compatibility.md, from broker/accounts/requests.py.
+"""Writes the tables of requests into docs/compatibility.md, from broker/accounts/requests.py.
 
 PYTHONPATH=tests python -m tidy.request_page
 """
@@ -17,17 +17,18 @@ BLOCK = re.compile(re.escape(MARK) + r"\n(?:\|.*\n)*", re.MULTILINE)
 
 
 def table(rows: Sequence[Request], server: str) -> str:
-    """One line for each request of a server."""
-    lines = [f"| code | {server} | with accounts it needs | counts as |", "|---|---|---|---|"]
+    """One line for each right, with the requests of a server that need it."""
+    requests: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: row.code):
-        counted = row.quota.value if row.quota else ""
-        lines.append(f"| {row.code.value} | {row.code.name} | {row.rule} | {counted} |")
+        requests.setdefault(str(row.rule), []).append(f"{row.code.value} {row.code.name}")
+    lines = [f"| with accounts it needs | request of a {server} |", "|---|---|"]
+    lines += [f"| {rule} | {', '.join(named)} |" for rule, named in requests.items()]
     return "\n".join(lines) + "\n"
 
 
 def with_tables(page: str) -> str:
     """The page with the tables after their marks. Raises ValueError if it has not two of them."""
-    tables = [table(REQUESTS, "of a broker"), table(NAME_SERVER_REQUESTS, "of a name server")]
+    tables = [table(REQUESTS, "broker"), table(NAME_SERVER_REQUESTS, "name server")]
     if len(BLOCK.findall(page)) != len(tables):
         raise ValueError(f"the page needs the line {MARK!r} before each of {len(tables)} tables")
     return BLOCK.sub(lambda _: f"{MARK}\n{tables.pop(0)}", page)
