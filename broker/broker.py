@@ -239,7 +239,7 @@ class Broker(Lifecycle):
         self.managers.transactions.config_changed()
         self.managers.delayed.config_changed()
         if self._paths is not None:
-            self._paths.pulls.validation.pulls.note_change()
+            self._paths.pulls.validation.plans.note_change()
         if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
         if "logLevels" in keys:

@@ -10,8 +10,8 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import Commit
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pull.checks import PullChecks
+from congreve.broker.pull.lanes.pull_plan import PullPlan, PullPlans
 from congreve.broker.pull.lanes.table import LanePullTable
-from congreve.broker.pull.lanes.validated_pull import ValidatedPull, ValidatedPulls
 from congreve.broker.pull.subscriptions import FLAG_SUBSCRIPTION, PullSubscriptions
 from congreve.engine.read.gather import TagFilter
 from congreve.engine.store import MessageStore
@@ -44,14 +44,14 @@ class PullValidation:
         self._stats = stats
         self._subscriptions = PullSubscriptions(config, consumers, metadata.filters)
         self._checks = PullChecks(config, metadata, self._subscriptions)
-        self.pulls = ValidatedPulls(
+        self.plans = PullPlans(
             config=config,
             groups=metadata.groups.table,
             topics=metadata.topics.table,
             consumers=consumers.groups,
         )
         for table in (metadata.topics, metadata.groups, consumers):
-            table.listen(self.pulls.note_change)
+            table.listen(self.plans.note_change)
 
     def check(
         self, header: PullMessageRequestHeader, connection: Connection
@@ -80,7 +80,7 @@ class PullValidation:
         group, wanted = asked
         online = self._consumers.groups.get(group.group_name)
         registered = not header.sys_flag & FLAG_SUBSCRIPTION
-        validated = ValidatedPull(
+        plan = PullPlan(
             group=group,
             topic=self._metadata.topics.table[header.topic],
             subscription=(
@@ -94,7 +94,7 @@ class PullValidation:
             records=wanted.records,
             counter=self._stats.pull_counter(group.group_name, header.topic),
         )
-        return self.pulls.keep(frame, validated)
+        return self.plans.keep(frame, plan)
 
     def follow_lane(self, known: LanePullTable) -> None:
         """Commit the offsets of pulls that a lane served; a slave has those of its master."""

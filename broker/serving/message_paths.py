@@ -98,7 +98,7 @@ class MessagePaths:
         store = self._managers.store
         pulls = LanePulls(
             store,
-            self.pulls.validation.pulls,
+            self.pulls.validation.plans,
             self._quotas,
             watcher=watcher_of_lane(number),
             ended_kind=PULL_ENDED_KIND,
@@ -163,7 +163,7 @@ class MessagePaths:
 
     def recheck_pulls(self) -> None:
         """Answer all waiting pulls: some may not be permitted any more."""
-        self.pulls.validation.pulls.note_change()
+        self.pulls.validation.plans.note_change()
         for lane in self.lanes:
             lane.end_pulls()
 

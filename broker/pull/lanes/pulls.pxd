@@ -28,7 +28,7 @@ cdef enum Outcome:
 
 cdef class LanePulls:
     cdef readonly LanePullTable table
-    """The validated pulls of this lane."""
+    """The pull plans of this lane."""
     cdef readonly int64_t answered
     """Pulls that were answered here."""
     cdef readonly LanePolling polling

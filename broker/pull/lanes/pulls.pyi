@@ -1,8 +1,8 @@
 from typing import final
 
 from congreve.broker.pull.lanes.polling import LanePolling
+from congreve.broker.pull.lanes.pull_plan import PullPlans
 from congreve.broker.pull.lanes.table import LanePullTable
-from congreve.broker.pull.lanes.validated_pull import ValidatedPulls
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.engine.store import MessageStore
 
@@ -19,7 +19,7 @@ class LanePulls:
     def __init__(
         self,
         store: MessageStore,
-        validated_pulls: ValidatedPulls,
+        plans: PullPlans,
         quotas: QuotaTable,
         *,
         watcher: int,

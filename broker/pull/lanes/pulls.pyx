@@ -32,11 +32,11 @@ from congreve.broker.pull.lanes.polling cimport (
     WaitingPull,
     free_pull,
 )
-from congreve.broker.pull.lanes.validated_pull cimport (
+from congreve.broker.pull.lanes.pull_plan cimport (
     COMMIT_OFFSET,
     SUSPEND,
-    ValidatedPull,
-    ValidatedPulls,
+    PullPlan,
+    PullPlans,
 )
 from congreve.broker.quotas.charged cimport charged_to
 from congreve.broker.quotas.quota_table cimport PULLS, has_quotas
@@ -119,11 +119,11 @@ cdef class LanePulls:
     (RocketMQ: PullMessageProcessor.)
     """
 
-    def __init__(self, store, ValidatedPulls validated_pulls not None, QuotaTable quotas not None,
+    def __init__(self, store, PullPlans plans not None, QuotaTable quotas not None,
                  *, uint64_t watcher, int32_t ended_kind, int32_t unreadable_kind,
                  int64_t waiting_bytes_max):
         # A mapping that a pull keeps outlives the budget of its queue.
-        self.table = LanePullTable(validated_pulls, max(store.queues.writable.limit // 8, 1))
+        self.table = LanePullTable(plans, max(store.queues.writable.limit // 8, 1))
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.polling = LanePolling(quotas, waiting_bytes_max)
         self.headers = HeaderDecoder()
@@ -196,7 +196,7 @@ cdef class LanePulls:
         cdef int status
         self.pull.queue_offset = progress.offset
         if known.costly and progress.offset + COSTLY_ENTRIES < load_acquire(
-            &(<ValidatedPull> known.validated).queue.max_offset
+            &(<PullPlan> known.plan).queue.max_offset
         ):
             return ENDS
         if not self.scan(known):
@@ -295,7 +295,7 @@ cdef class LanePulls:
 
     cdef void count(self, LanePull *known) noexcept nogil:
         self.answered += 1
-        (<ValidatedPull> known.validated).counter.add(self.gather.count, self.gather.size)
+        (<PullPlan> known.plan).counter.add(self.gather.count, self.gather.size)
         if self.metered:
             self.quotas.charge(&self.charged, PULLS, self.gather.count, self.gather.size,
                                monotonic_ns())
@@ -347,19 +347,19 @@ cdef class LanePulls:
     cdef bint scan(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
         cdef bint looked = self.gather.look_mapped(
-            (<ValidatedPull> known.validated).queue, known.file, known.base,
+            (<PullPlan> known.plan).queue, known.file, known.base,
             self.pull.queue_offset, max(self.pull.max_count, 1),
-            (<ValidatedPull> known.validated).tags, (<ValidatedPull> known.validated).records,
+            (<PullPlan> known.plan).tags, (<PullPlan> known.plan).records,
         ) or self.look_with_gil(known)
         if self.gather.filter_memory.work > FILTER_WORK_MAX:
             known.costly = True
         return looked
 
     cdef bint look_with_gil(self, LanePull *known) noexcept with gil:
-        cdef ValidatedPull validated = <ValidatedPull> known.validated
+        cdef PullPlan plan = <PullPlan> known.plan
         try:
-            self.gather.look(validated.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
-                             validated.tags, validated.records)
+            self.gather.look(plan.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
+                             plan.tags, plan.records)
             self.map_file(known)
         except (CongreveError, MemoryError):
             return False
@@ -367,7 +367,7 @@ cdef class LanePulls:
 
     cdef int map_file(self, LanePull *known) except -1:
         """Map the queue's file that the next look needs."""
-        cdef ConsumeQueue queue = (<ValidatedPull> known.validated).queue
+        cdef ConsumeQueue queue = (<PullPlan> known.plan).queue
         cdef int64_t position = self.gather.next_offset * CQ_ENTRY
         cdef int64_t base = position - position % queue.file_size
         cdef Mapping mapping = queue.mapping_at(base)
@@ -440,9 +440,9 @@ cdef class LanePulls:
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil:
         """Let the pull wait for an entry after those that the last look saw."""
         cdef int64_t end = watch_queue(
-            self.gather.log.lock, (<ValidatedPull> known.validated).queue, self.watcher
+            self.gather.log.lock, (<PullPlan> known.plan).queue, self.watcher
         )
-        self.polling.wait(waiting, <void *> (<ValidatedPull> known.validated).queue)
+        self.polling.wait(waiting, <void *> (<PullPlan> known.plan).queue)
         if end != self.gather.stored_end:
             self.polling.check_soon(waiting)
         elif end != self.gather.max_offset:

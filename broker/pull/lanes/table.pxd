@@ -2,29 +2,29 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
-from congreve.broker.pull.lanes.validated_pull cimport KEY_MAX, ValidatedPulls
+from congreve.broker.pull.lanes.pull_plan cimport KEY_MAX, PullPlans
 from congreve.engine.queue.queue_files cimport Mapping
 from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
 
-# A validated pull of a lane. Only the lane's thread uses it, except for `pending`.
+# A pull plan of a lane. Only the lane's thread uses it, except for `pending`.
 cdef struct LanePull:
     Key key
-    PyObject *validated     # an owned ValidatedPull; NULL: the event loop serves such pulls
-    int64_t changes         # and `added`: the numbers of ValidatedPulls at the look-up
+    PyObject *plan          # an owned PullPlan; NULL: the event loop serves such pulls
+    int64_t changes         # and `added`: the numbers of PullPlans at the look-up
     int64_t added
     PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
     int64_t base            # and their offset in the queue
     bint costly             # the filter took long once: the event loop reads many entries for it
-    bint by_loop            # the event loop answers with messages, too (ValidatedPulls.by_loop)
+    bint by_loop            # the event loop answers with messages, too (PullPlans.by_loop)
     int64_t timeout_ms      # how long such pulls wait; -1: as long as the request says
     int64_t pending         # the last committed offset that the loop has not taken; -1: none
 
 
 cdef class LanePullTable:
-    cdef ValidatedPulls pulls
+    cdef PullPlans plans
     cdef Key **slots            # of LanePulls
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count

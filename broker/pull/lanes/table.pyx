@@ -1,6 +1,6 @@
-"""The validated pulls of a lane, for its thread without the GIL.
+"""The pull plans of a lane, for its thread without the GIL.
 
-The event loop checks the first pull of each kind and keeps the result (validated_pull.pyx). A lane
+The event loop checks the first pull of each kind and keeps the result (pull_plan.pyx). A lane
 copies a result when it needs it, and looks it up again, with the GIL, when something changes that
 the checks depend on.
 """
@@ -20,7 +20,7 @@ from congreve.base.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from congreve.broker.pull.lanes.validated_pull cimport ValidatedPull, put_key
+from congreve.broker.pull.lanes.pull_plan cimport PullPlan, put_key
 from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
@@ -30,13 +30,13 @@ cdef Py_ssize_t KEYS_SIZE_MAX = 64 << 20    # bytes of their keys
 
 @cython.final
 cdef class LanePullTable:
-    """The validated pulls of one lane, and the offsets that they committed.
+    """The pull plans of one lane, and the offsets that they committed.
 
     At most `files_max` of them keep a file of the queue mapped.
     """
 
-    def __cinit__(self, ValidatedPulls pulls not None, Py_ssize_t files_max):
-        self.pulls = pulls
+    def __cinit__(self, PullPlans plans not None, Py_ssize_t files_max):
+        self.plans = plans
         self.files_max = files_max
         self.collected = []
         pthread_mutex_init(&self.mutex, NULL)
@@ -62,15 +62,15 @@ cdef class LanePullTable:
     def take_commits(self):
         """The offsets that pulls committed since the last call: (group, topic, queue, offset)."""
         cdef LanePull *known
-        cdef ValidatedPull validated
+        cdef PullPlan plan
         taken, self.collected = self.collected, []
         pthread_mutex_lock(&self.mutex)
         while self.uncollected_count:
             self.uncollected_count -= 1
             known = self.uncollected[self.uncollected_count]
-            validated = <ValidatedPull> known.validated
+            plan = <PullPlan> known.plan
             taken.append((
-                validated.group_name, validated.topic_name, validated.queue.queue_id,
+                plan.group_name, plan.topic_name, plan.queue.queue_id,
                 known.pending,
             ))
             known.pending = -1
@@ -114,13 +114,13 @@ cdef class LanePullTable:
         key = key_of(self.bytes, <int32_t> length)
         known = self.known(&key)
         if (
-            known == NULL or known.changes != load_acquire(&self.pulls.changes)
-            or (known.validated == NULL and known.added != load_acquire(&self.pulls.added))
+            known == NULL or known.changes != load_acquire(&self.plans.changes)
+            or (known.plan == NULL and known.added != load_acquire(&self.plans.added))
         ):
             if not self.learn_with_gil(&key):
                 return NULL
             known = self.known(&key)
-        return NULL if known.validated == NULL else known
+        return NULL if known.plan == NULL else known
 
     cdef LanePull *known(self, const Key *key) noexcept nogil:
         return <LanePull *> slot_of(self.slots, self.capacity, key)[0]
@@ -134,24 +134,24 @@ cdef class LanePullTable:
 
     cdef int learn(self, const Key *key) except -1:
         # The numbers are read first: a change during the look-up causes another one.
-        cdef int64_t changes = load_acquire(&self.pulls.changes)
-        cdef int64_t added = load_acquire(&self.pulls.added)
+        cdef int64_t changes = load_acquire(&self.plans.changes)
+        cdef int64_t added = load_acquire(&self.plans.added)
         cdef LanePull *known = self.known(key)
-        cdef ValidatedPull validated = self.pulls.for_lane(
+        cdef PullPlan plan = self.plans.for_lane(
             PyBytes_FromStringAndSize(<const char *> key.bytes, key.length)
         )
         if known == NULL:
             known = self.add(key)
-        if known.validated != <PyObject *> validated:
+        if known.plan != <PyObject *> plan:
             if known.pending >= 0:
                 self.collected = self.take_commits()
             self.drop_file(known)
-            Py_CLEAR(known.validated)
+            Py_CLEAR(known.plan)
             known.costly = False
-            if validated is not None:
-                Py_INCREF(validated)
-                known.validated = <PyObject *> validated
-        known.by_loop, known.timeout_ms = self.pulls.by_loop(), self.pulls.timeout_ms()
+            if plan is not None:
+                Py_INCREF(plan)
+                known.plan = <PyObject *> plan
+        known.by_loop, known.timeout_ms = self.plans.by_loop(), self.plans.timeout_ms()
         known.changes, known.added = changes, added
         return 0
 
@@ -201,6 +201,6 @@ cdef class LanePullTable:
 
     cdef int remove(self, LanePull *known) except -1:
         self.drop_file(known)
-        Py_CLEAR(known.validated)
+        Py_CLEAR(known.plan)
         PyMem_Free(known)
         return 0

@@ -145,7 +145,7 @@ async def test_pulls_that_wait_have_a_quota(tmp_path: Path) -> None:
     async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         assert (await tool.send("T")).code == 0
-        assert (await tool.ask(11, NO_WAIT)).code == 0  # the lane has a validated pull of G
+        assert (await tool.ask(11, NO_WAIT)).code == 0  # the lane has a pull plan of G
         later = LONG_POLL | {"queueOffset": "1"}
         pulls = [asyncio.ensure_future(tool.ask(11, later)) for _ in range(5)]
         refused, waiting = await asyncio.wait(pulls, return_when="FIRST_COMPLETED")

@@ -246,7 +246,7 @@ async def pull_all(ports: Ports, expression: str) -> list[bytes]:
         offset = int(answer.ext_fields["nextBeginOffset"])
 
 
-async def test_a_changed_rule_invalidates_a_validated_pull(tmp_path: Path) -> None:
+async def test_a_changed_rule_invalidates_a_pull_plan(tmp_path: Path) -> None:
     async with Broker(config_of(tmp_path)) as broker:
         client = RemotingClient()
         ports = Ports(broker, client)

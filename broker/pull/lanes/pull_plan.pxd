@@ -9,13 +9,13 @@ from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 
 cdef enum:
-    KEY_MAX = 32 * 1024     # bytes of a validated pull's key
+    KEY_MAX = 32 * 1024     # bytes of a pull plan's key
     COMMIT_OFFSET = 1       # bits of a pull's sysFlag
     SUSPEND = 2
     SUBSCRIPTION = 4
 
 
-cdef class ValidatedPull:
+cdef class PullPlan:
     cdef readonly object group
     """The group's settings."""
     cdef readonly object topic
@@ -36,7 +36,7 @@ cdef class ValidatedPull:
     cdef str topic_name
 
 
-cdef class ValidatedPulls:
+cdef class PullPlans:
     cdef object config
     cdef HeaderDecoder headers
     cdef dict groups
@@ -44,19 +44,19 @@ cdef class ValidatedPulls:
     cdef dict consumers
     cdef dict by_key
     cdef int64_t size           # bytes of their keys and filters
-    # Lanes read these numbers without the GIL. A validated pull is still valid while `changes` is
-    # the same; another `added` means that pulls were added.
+    # Lanes read these numbers without the GIL. A pull plan is still valid while `changes` is
+    # the same; another `added` means that plans were added.
     cdef int64_t changes
     cdef int64_t added
 
-    # Returns the validated pull with this key; None if there is none, or its checks changed.
-    cdef ValidatedPull for_lane(self, bytes key)
+    # Returns the pull plan with this key; None if there is none, or its checks changed.
+    cdef PullPlan for_lane(self, bytes key)
     # Whether the loop answers with messages, too: it suggests from which broker to pull next.
     cdef bint by_loop(self) except -1
     # How long a pull waits for messages; -1: as long as its request says.
     cdef int64_t timeout_ms(self) except? -2
     # Returns whether its checks would have the same result now.
-    cdef bint unchanged(self, ValidatedPull validated) except -1
+    cdef bint unchanged(self, PullPlan plan) except -1
 
 
 # Writes the fields that a pull's checks depend on as one key; its length, -1 if it is too long.

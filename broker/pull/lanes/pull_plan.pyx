@@ -1,4 +1,4 @@
-"""Validated pulls: results of checks that need not be repeated.
+"""Pull plans: results of checks that need not be repeated.
 
 A consumer pulls the same queues again and again, and each pull is checked against the same topic,
 group and subscription. A change replaces these objects and never edits them, so the checks have the
@@ -16,12 +16,12 @@ from congreve.remoting.wire.fast_headers cimport read_pull_header
 from congreve.remoting.wire.frame cimport HEADER_OK, Frame, Header, next_frame
 
 cdef enum:
-    VALIDATED_MAX = 100_000
+    PLANS_MAX = 100_000
     SIZE_MAX = 256 << 20    # of their keys and filters; a shared filter counts for each pull
 
 
 @cython.final
-cdef class ValidatedPull:
+cdef class PullPlan:
     """The result of a pull's checks, valid while the objects that they read are unchanged.
 
     `subscription` is None when the request has its own; `tags` and `records` are None when all
@@ -44,8 +44,8 @@ cdef class ValidatedPull:
 
 
 @cython.final
-cdef class ValidatedPulls:
-    """Validated pulls by the request fields that their checks depend on; at most 100,000.
+cdef class PullPlans:
+    """Pull plans by the request fields that their checks depend on; at most 100,000.
 
     It reads the managers' own tables and does not copy them.
     """
@@ -59,7 +59,7 @@ cdef class ValidatedPulls:
         self.consumers = consumers
         self.by_key = {}
 
-    def keep(self, bytes frame not None, ValidatedPull validated not None):
+    def keep(self, bytes frame not None, PullPlan plan not None):
         """Keep this result for pulls like this one; False if compiled code cannot read its header,
         or the fields that the checks depend on are longer than KEY_MAX."""
         cdef PullHeader pull
@@ -74,12 +74,12 @@ cdef class ValidatedPulls:
         key = key_of(&pull) if pull.complete else None
         if key is None:
             return False
-        size = len(key) + (0 if validated.records is None else validated.records.size)
+        size = len(key) + (0 if plan.records is None else plan.records.size)
         self.size += size
-        if len(self.by_key) >= VALIDATED_MAX or self.size > SIZE_MAX:
+        if len(self.by_key) >= PLANS_MAX or self.size > SIZE_MAX:
             self.by_key.clear()
             self.size = size
-        self.by_key[key] = validated
+        self.by_key[key] = plan
         store_release(&self.added, self.added + 1)
         return True
 
@@ -87,9 +87,9 @@ cdef class ValidatedPulls:
         """Make lanes look up their pulls again: something that checks depend on has changed."""
         store_release(&self.changes, self.changes + 1)
 
-    cdef ValidatedPull for_lane(self, bytes key):
-        cdef ValidatedPull validated = self.by_key.get(key)
-        return validated if validated is not None and self.unchanged(validated) else None
+    cdef PullPlan for_lane(self, bytes key):
+        cdef PullPlan plan = self.by_key.get(key)
+        return plan if plan is not None and self.unchanged(plan) else None
 
     cdef bint by_loop(self) except -1:
         return self.config.slave_read_enable
@@ -98,21 +98,21 @@ cdef class ValidatedPulls:
         config = self.config
         return -1 if config.long_polling_enable else config.short_polling_time_mills
 
-    cdef bint unchanged(self, ValidatedPull validated) except -1:
+    cdef bint unchanged(self, PullPlan plan) except -1:
         if (
-            self.groups.get(validated.group_name) is not validated.group
-            or self.topics.get(validated.topic_name) is not validated.topic
+            self.groups.get(plan.group_name) is not plan.group
+            or self.topics.get(plan.topic_name) is not plan.topic
             or not self.config.readable
-            or (validated.records is not None and not self.config.enable_property_filter)
+            or (plan.records is not None and not self.config.enable_property_filter)
         ):
             return False
-        if validated.subscription is None:
+        if plan.subscription is None:
             return True
-        online = self.consumers.get(validated.group_name)
+        online = self.consumers.get(plan.group_name)
         return (
             online is not None
-            and online.message_model == validated.message_model
-            and online.subscriptions.get(validated.topic_name) is validated.subscription
+            and online.message_model == plan.message_model
+            and online.subscriptions.get(plan.topic_name) is plan.subscription
         )
 
 

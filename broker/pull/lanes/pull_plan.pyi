@@ -11,7 +11,7 @@ from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 @final
-class ValidatedPull:
+class PullPlan:
     def __init__(
         self,
         *,
@@ -42,7 +42,7 @@ class ValidatedPull:
     def counter(self) -> PullCounter: ...
 
 @final
-class ValidatedPulls:
+class PullPlans:
     def __init__(
         self,
         *,
@@ -51,5 +51,5 @@ class ValidatedPulls:
         topics: Mapping[str, TopicConfig],
         consumers: Mapping[str, ConsumerGroup],
     ) -> None: ...
-    def keep(self, frame: bytes, validated: ValidatedPull) -> bool: ...
+    def keep(self, frame: bytes, plan: PullPlan) -> bool: ...
     def note_change(self, *_: object) -> None: ...
