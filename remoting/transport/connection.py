@@ -145,7 +145,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
-        self.drop_stash()
+        self.drop_pending()
         self._outgoing.clear()
         self._pending.fail_all(str(exc or "the connection ended"))
         if self._writable is not None:
@@ -212,7 +212,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._work_bytes * 2 > limits.unanswered_bytes:
             return
         self.reading_paused = False
-        self.read_stash()
+        self.read_pending()
         if not self.reading_paused and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -6,12 +6,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
 from congreve.remoting.errors import FrameError
-from congreve.remoting.transport.read_buffer import Stash
+from congreve.remoting.transport.read_buffer import PendingBytes
 
 
 cdef class FrameReader:
     """The reading half of a connection: the read callbacks of asyncio.BufferedProtocol, and the
-    stash of an incomplete frame. A connection adds `on_frame`, `on_unframeable` and `rest`.
+    bytes that are not whole frames yet. A connection adds `on_frame`, `on_unframeable` and `rest`.
     Without a `read_buffer` it gets whole frames only, which a lane has read.
     (RocketMQ: NettyDecoder.)
     """
@@ -28,17 +28,17 @@ cdef class FrameReader:
 
     def get_buffer(self, sizehint):
         """The memory that the event loop reads the next bytes into."""
-        if self.stash is None:
+        if self.pending is None:
             return self.read_buffer
-        return self.stash.free_part(self.read_buffer)
+        return self.pending.free_part(self.read_buffer)
 
     def buffer_updated(self, Py_ssize_t nbytes):
         """Take the whole frames of the `nbytes` that were read, and those before."""
-        if self.stash is None:
+        if self.pending is None:
             self.take(self.shared, nbytes)
         else:
-            data, end = self.stash.arrived(self.read_buffer, nbytes)
-            self.take_stashed(data, end)
+            data, end = self.pending.arrived(self.read_buffer, nbytes)
+            self.take_pending(data, end)
 
     def take_frame(self, bytes frame not None):
         """Take one whole frame, which a lane has read."""
@@ -60,30 +60,30 @@ cdef class FrameReader:
         """Stop reading for this time."""
         raise NotImplementedError(f"{type(self).__name__} has no timers")
 
-    def read_stash(self):
+    def read_pending(self):
         """After a pause, take the frames that arrived before it."""
-        if self.stash is not None:
-            data, end = self.stash.held()
-            self.take_stashed(data, end)
+        if self.pending is not None:
+            data, end = self.pending.held()
+            self.take_pending(data, end)
 
-    def drop_stash(self):
+    def drop_pending(self):
         """Drop the received bytes."""
-        self.stash = None
+        self.pending = None
 
     cdef int take(self, const uint8_t *data, Py_ssize_t available) except -1:
         cdef Py_ssize_t taken
         try:
             taken = self.take_frames(data, available)
         except FrameError as error:
-            self.drop_stash()
+            self.drop_pending()
             self.on_unframeable(error)
             return 0
         if taken == available:
-            self.drop_stash()
-        elif taken or self.stash is None or not self.stash.has_own_buffer:
+            self.drop_pending()
+        elif taken or self.pending is None or not self.pending.has_own_buffer:
             # A frame that arrives in a buffer of its own stays there: a copy for each piece would
             # be megabytes for a byte.
-            self.stash = Stash(data[taken:available])
+            self.pending = PendingBytes(data[taken:available])
         return 0
 
     cdef Py_ssize_t take_frames(self, const uint8_t *data, Py_ssize_t available) except -1:
@@ -102,7 +102,7 @@ cdef class FrameReader:
             taken += frame.size
         return taken
 
-    cdef int take_stashed(self, object data, Py_ssize_t available) except -1:
+    cdef int take_pending(self, object data, Py_ssize_t available) except -1:
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:

@@ -1,14 +1,14 @@
 """Buffers of received bytes until they are whole frames.
 
 All connections of one client read into one buffer, because each is emptied before the next is read.
-The rest of a chunk, the beginning of a frame, is stashed for its connection.
+The rest of a chunk, the beginning of a frame, is pending: it is kept for its connection.
 """
 
 from congreve.remoting.wire.frame import FRAME_MAX
 
 READ_BUFFER_SIZE = 512 * 1024
-COPIED_STASH_MAX = 32 * 1024
-"""Bytes of a stash that are copied in front of the next chunk; a longer one gets its own buffer."""
+COPIED_MAX = 32 * 1024
+"""Pending bytes that are copied in front of the next chunk; more have a buffer of their own."""
 
 SIZE_FIELD = 4
 
@@ -18,8 +18,8 @@ def read_buffer() -> memoryview:
     return memoryview(bytearray(READ_BUFFER_SIZE))
 
 
-class Stash:
-    """The beginning of a frame, until the rest arrives; `shared` is a read_buffer()."""
+class PendingBytes:
+    """Bytes that are not whole frames yet, or came in a pause; `shared` is a read_buffer()."""
 
     __slots__ = ("_data", "filled")
 
@@ -30,7 +30,7 @@ class Stash:
     @property
     def has_own_buffer(self) -> bool:
         """Whether the next bytes go right after those that are here."""
-        return self.filled > COPIED_STASH_MAX
+        return self.filled > COPIED_MAX
 
     def free_part(self, shared: memoryview) -> memoryview:
         """The memory to read the next bytes into."""
@@ -49,14 +49,14 @@ class Stash:
         return self._data, self.filled
 
     def held(self) -> tuple[memoryview, int]:
-        """The stashed bytes, and where they end."""
+        """The bytes so far, and where they end."""
         return self._data, self.filled
 
     def _grow(self) -> None:
         # Grows by a quarter of the received bytes, not to the size that the frame claims.
         size = len(self._data)
         frame = SIZE_FIELD + int.from_bytes(self._data[:SIZE_FIELD], "big")
-        wanted = size + max(size // 4, COPIED_STASH_MAX)
+        wanted = size + max(size // 4, COPIED_MAX)
         if frame > size:
             wanted = min(wanted, frame)
         grown = bytearray(min(wanted, FRAME_MAX))
