@@ -16,9 +16,7 @@ class PutStatus(Enum):
     CREATE_MAPEDFILE_FAILED = auto()
     MESSAGE_ILLEGAL = auto()
     PROPERTIES_SIZE_EXCEEDED = auto()
-    OS_PAGECACHE_BUSY = auto()
     UNKNOWN_ERROR = auto()
-    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
 
 
 class PutResult(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ import msgspec
 from congreve.console.loadgen.generator import Load
 
 KIB = 1024
-RECORD_OVERHEAD = 200
 QUEUES = 4
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, strlen
 
 from congreve.base.slices cimport Slice
-from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from congreve.records.layout cimport PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport UNIQ_KEY, is_property
 from congreve.records.record cimport Message
 from congreve.remoting.wire.byte_text cimport put, put_decimal

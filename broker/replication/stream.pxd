@@ -1,5 +1,4 @@
 # The HA port's stream, as compiled code reads and writes it (frames.py describes it).
-from libc.stdint cimport int64_t
 
 cdef enum:
     HEADER_SIZE = 12            # i64 physical offset, i32 size

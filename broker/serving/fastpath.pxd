@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport uint8_t
 
 from congreve.base.clock cimport monotonic_ns
 from congreve.broker.accounts.account_table cimport AccountTable

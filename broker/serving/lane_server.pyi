@@ -10,7 +10,6 @@ from congreve.remoting.lanes.lane import LaneSink
 
 ARRIVED_KIND: int
 APPENDED_KIND: int
-NOT_DURABLE_KIND: int
 PULL_ENDED_KIND: int
 PULL_UNREADABLE_KIND: int
 ACKNOWLEDGED_KIND: int

@@ -45,7 +45,7 @@ cdef enum:
     END_TRANSACTION = 37
     ARRIVED = entry_kinds.OF_SINK           # mailbox entries from this sink
     APPENDED = entry_kinds.OF_SINK + 1
-    NOT_DURABLE = entry_kinds.OF_SINK + 2
+    NOT_DURABLE = entry_kinds.OF_SINK + 2  # with the reason as its number (LaneCommit)
     PULL_ENDED = entry_kinds.OF_SINK + 3
     PULL_UNREADABLE = entry_kinds.OF_SINK + 4
     ACKNOWLEDGED = entry_kinds.OF_SINK + 5
@@ -58,8 +58,6 @@ ARRIVED_KIND = ARRIVED
 """Queues that the loop watches, or with parked messages, got entries: queues_of() has them."""
 APPENDED_KIND = APPENDED
 """Messages were appended; the flush thread must check now whether to flush."""
-NOT_DURABLE_KIND = NOT_DURABLE
-"""Answers whose messages may not be on disk; the number is the reason (LaneCommit)."""
 PULL_ENDED_KIND = PULL_ENDED
 """A pull that the loop answers now, with any result; see LanePulls for the number."""
 PULL_UNREADABLE_KIND = PULL_UNREADABLE

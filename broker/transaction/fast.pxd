@@ -5,7 +5,7 @@ from congreve.broker.requests.topic_table cimport TopicEntry, TopicTable
 from congreve.broker.transaction.window cimport HalfWindow
 from congreve.engine.log.commit_log cimport Appended, CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.records.record cimport Host, Message, RecordView
+from congreve.records.record cimport Message, RecordView
 from congreve.remoting.wire.frame cimport Header
 
 cdef struct EndHeader:          # docs/formats/frame.md

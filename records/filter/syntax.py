@@ -104,9 +104,6 @@ class _Kind(Enum):
     NEGATIVE = auto()
 
 
-_CONSTANTS = (_Kind.NUMBER, _Kind.TEXT, _Kind.BOOLEAN_CONSTANT)
-
-
 class _Code(NamedTuple):
     """Instructions as a tree of their parts, because copying them at each step is quadratic."""
 

@@ -28,8 +28,6 @@ SETTINGS = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-HOURS_MS = 7_200_000
-"""When the delayed message and the open transaction are due: after every test."""
 
 
 async def fill(node: congreve.AsyncNode) -> None:
