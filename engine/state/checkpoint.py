@@ -78,11 +78,6 @@ class Checkpoint:
         """Log and consume queues are on disk up to here (RocketMQ: getMinTimestamp)."""
         return max(min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SAFETY_MS, 0)
 
-    @property
-    def min_timestamp_index(self) -> int:
-        """The same with the index (RocketMQ: getMinTimestampIndex)."""
-        return min(self.min_timestamp, self.index_msg_timestamp)
-
 
 class QueuePromise(msgspec.Struct, array_like=True):
     """A queue's entries [min, max); the record of the last one ends at `max_physical`.

@@ -33,11 +33,6 @@ class FilterKind(NamedTuple):
     name: str
     compiler: Callable[[], Compiler] | None = None
 
-    @property
-    def on_tags(self) -> bool:
-        """Whether an expression names tags."""
-        return self.compiler is None
-
 
 def _sql92() -> Compiler:
     # Imported here because only these expressions need the parser (lark).

@@ -31,7 +31,6 @@ def test_a_checkpoint_has_the_bytes_and_rules_of_the_reference(
     again = Checkpoint(str(path))
     again.load()
     assert again.min_timestamp == case["min_timestamp"]
-    assert again.min_timestamp_index == case["min_timestamp_index"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short"])
