@@ -1,13 +1,12 @@
 # The byte layout of the store's files beside the commit log, for all compiled code (records.layout
-# has the records). format.py defines the same layout as numpy dtypes; a test compares the two. All
-# numbers are big endian.
+# has the records). format.py has that of queue entries as a numpy dtype; a test compares the two.
+# All numbers are big endian.
 #
 # Consume queue entry, 20 bytes:   0 physicalOffset i64   8 size i32   12 tagsCode i64
 # Index file: header 40, slots 4 each, entries 20 each:
 #   header  0 beginTimestamp i64  8 endTimestamp i64  16 beginPhy i64  24 endPhy i64
 #          32 usedSlots i32      36 count i32 (starts at 1)
 #   entry   0 keyHash i32  4 physicalOffset i64  12 secondsSinceBegin i32  16 previous i32
-# checkpoint, 4096 bytes:  0 physicMsgTimestamp i64  8 logicsMsgTimestamp i64  16 indexMsgTimestamp
 
 cdef enum:
     CQ_ENTRY = 20
@@ -24,9 +23,6 @@ cdef enum:
     INDEX_HEADER_AT_END_PHYSICAL = 24
     INDEX_HEADER_AT_USED_SLOTS = 32
     INDEX_HEADER_AT_COUNT = 36
-    INDEX_ENTRY_AT_KEY_HASH = 0
     INDEX_ENTRY_AT_PHYSICAL_OFFSET = 4
     INDEX_ENTRY_AT_SECONDS = 12
     INDEX_ENTRY_AT_PREVIOUS = 16
-
-    CHECKPOINT_FILE = 4096

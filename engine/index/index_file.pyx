@@ -4,23 +4,25 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.base.cursor cimport load_i32, load_i64, prefetch, store_i32, store_i64
-from congreve.engine.format cimport INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from congreve.engine.format cimport (
+    INDEX_ENTRY,
+    INDEX_ENTRY_AT_PHYSICAL_OFFSET,
+    INDEX_ENTRY_AT_PREVIOUS,
+    INDEX_ENTRY_AT_SECONDS,
+    INDEX_HEADER,
+    INDEX_HEADER_AT_BEGIN_PHYSICAL,
+    INDEX_HEADER_AT_BEGIN_TIMESTAMP,
+    INDEX_HEADER_AT_COUNT,
+    INDEX_HEADER_AT_END_PHYSICAL,
+    INDEX_HEADER_AT_END_TIMESTAMP,
+    INDEX_HEADER_AT_USED_SLOTS,
+    INDEX_SLOT,
+)
 
 from congreve.engine.errors import StoreFormatError
 from congreve.io_backends.errors import BackendError
 from congreve.io_backends.files.file_system import DISK
 from congreve.records.record import crc32
-
-cdef enum:
-    AT_BEGIN_TIMESTAMP = 0
-    AT_END_TIMESTAMP = 8
-    AT_BEGIN_PHYSICAL = 16
-    AT_END_PHYSICAL = 24
-    AT_USED_SLOTS = 32
-    AT_COUNT = 36
-    ENTRY_AT_PHYSICAL = 4
-    ENTRY_AT_SECONDS = 12
-    ENTRY_AT_PREVIOUS = 16
 
 cdef int32_t STRETCH = 1 << 16          # entries whose disk space is reserved at once
 cdef int64_t SECONDS_MAX = 0x7FFFFFFF
@@ -52,12 +54,12 @@ cdef class IndexFile:
         self.entries = self.mapping.data + head
         if create:
             self.reserve_head(head)
-            store_i64(self.mapping.data + AT_BEGIN_PHYSICAL, end_physical)
-            store_i64(self.mapping.data + AT_END_PHYSICAL, end_physical)
-            store_i64(self.mapping.data + AT_BEGIN_TIMESTAMP, end_timestamp)
-            store_i64(self.mapping.data + AT_END_TIMESTAMP, end_timestamp)
-            store_i32(self.mapping.data + AT_COUNT, 1)
-        self.count = max(load_i32(self.mapping.data + AT_COUNT), 1)
+            store_i64(self.mapping.data + INDEX_HEADER_AT_BEGIN_PHYSICAL, end_physical)
+            store_i64(self.mapping.data + INDEX_HEADER_AT_END_PHYSICAL, end_physical)
+            store_i64(self.mapping.data + INDEX_HEADER_AT_BEGIN_TIMESTAMP, end_timestamp)
+            store_i64(self.mapping.data + INDEX_HEADER_AT_END_TIMESTAMP, end_timestamp)
+            store_i32(self.mapping.data + INDEX_HEADER_AT_COUNT, 1)
+        self.count = max(load_i32(self.mapping.data + INDEX_HEADER_AT_COUNT), 1)
         if self.count > capacity:
             raise StoreFormatError(f"{path} has {self.count} entries of {capacity}: delete it")
 
@@ -69,24 +71,19 @@ cdef class IndexFile:
             raise
 
     @property
-    def begin_timestamp(self):
-        """Store time of the first entry's message, ms."""
-        return load_i64(self.mapping.data + AT_BEGIN_TIMESTAMP)
-
-    @property
     def end_timestamp(self):
         """Store time of the last entry's message, ms."""
-        return load_i64(self.mapping.data + AT_END_TIMESTAMP)
+        return load_i64(self.mapping.data + INDEX_HEADER_AT_END_TIMESTAMP)
 
     @property
     def begin_physical(self):
         """Physical offset of the first entry's message."""
-        return load_i64(self.mapping.data + AT_BEGIN_PHYSICAL)
+        return load_i64(self.mapping.data + INDEX_HEADER_AT_BEGIN_PHYSICAL)
 
     @property
     def end_physical(self):
         """Physical offset of the last entry's message."""
-        return load_i64(self.mapping.data + AT_END_PHYSICAL)
+        return load_i64(self.mapping.data + INDEX_HEADER_AT_END_PHYSICAL)
 
     @property
     def full(self):
@@ -94,7 +91,7 @@ cdef class IndexFile:
         return self.count >= self.capacity
 
     cdef int64_t begin(self) noexcept nogil:
-        return load_i64(self.mapping.data + AT_BEGIN_TIMESTAMP)
+        return load_i64(self.mapping.data + INDEX_HEADER_AT_BEGIN_TIMESTAMP)
 
     cdef uint8_t *slot_of(self, int32_t key_hash) noexcept nogil:
         return self.mapping.data + INDEX_HEADER + <int64_t> (key_hash % self.slots) * INDEX_SLOT
@@ -104,6 +101,7 @@ cdef class IndexFile:
 
     cdef void put(self, int32_t key_hash, int64_t physical_offset,
                   int64_t store_timestamp) noexcept nogil:
+        cdef uint8_t *used
         cdef uint8_t *head = self.mapping.data
         cdef uint8_t *slot = self.slot_of(key_hash)
         cdef uint8_t *entry = self.entries + <int64_t> self.count * INDEX_ENTRY
@@ -113,19 +111,20 @@ cdef class IndexFile:
         if previous <= 0 or previous > self.count:
             previous = 0
         store_i32(entry, key_hash)
-        store_i64(entry + ENTRY_AT_PHYSICAL, physical_offset)
-        store_i32(entry + ENTRY_AT_SECONDS, <int32_t> min(max(seconds, 0), SECONDS_MAX))
-        store_i32(entry + ENTRY_AT_PREVIOUS, previous)
+        store_i64(entry + INDEX_ENTRY_AT_PHYSICAL_OFFSET, physical_offset)
+        store_i32(entry + INDEX_ENTRY_AT_SECONDS, <int32_t> min(max(seconds, 0), SECONDS_MAX))
+        store_i32(entry + INDEX_ENTRY_AT_PREVIOUS, previous)
         store_i32(slot, self.count)
         if self.count <= 1:
-            store_i64(head + AT_BEGIN_PHYSICAL, physical_offset)
-            store_i64(head + AT_BEGIN_TIMESTAMP, store_timestamp)
+            store_i64(head + INDEX_HEADER_AT_BEGIN_PHYSICAL, physical_offset)
+            store_i64(head + INDEX_HEADER_AT_BEGIN_TIMESTAMP, store_timestamp)
         if previous == 0:
-            store_i32(head + AT_USED_SLOTS, load_i32(head + AT_USED_SLOTS) + 1)
-        store_i64(head + AT_END_PHYSICAL, physical_offset)
-        store_i64(head + AT_END_TIMESTAMP, store_timestamp)
+            used = head + INDEX_HEADER_AT_USED_SLOTS
+            store_i32(used, load_i32(used) + 1)
+        store_i64(head + INDEX_HEADER_AT_END_PHYSICAL, physical_offset)
+        store_i64(head + INDEX_HEADER_AT_END_TIMESTAMP, store_timestamp)
         self.count += 1
-        store_i32(head + AT_COUNT, self.count)
+        store_i32(head + INDEX_HEADER_AT_COUNT, self.count)
 
     def add(self, int32_t key_hash, int64_t physical_offset, int64_t store_timestamp):
         """Add one entry (RocketMQ: putKey); False when the file is full.
@@ -168,15 +167,15 @@ cdef class IndexFile:
             if passed % PASSED_MAX == 0:
                 yield NOT_FOUND_YET
             entry = self.entries + <int64_t> number * INDEX_ENTRY
-            time = self.begin() + <int64_t> load_i32(entry + ENTRY_AT_SECONDS) * SECOND_MS
+            time = self.begin() + <int64_t> load_i32(entry + INDEX_ENTRY_AT_SECONDS) * SECOND_MS
             # Times are whole seconds; that of entry 1 may be measured from another file's end, and
             # second 0 is also what a record gets that is older than its file.
             old_run = old_run + 1 if time + SECOND_MS < begin_ms else 0
             if load_i32(entry) == key_hash and (
                 number == 1 or time == self.begin() or begin_ms - SECOND_MS <= time <= end_ms
             ):
-                yield load_i64(entry + ENTRY_AT_PHYSICAL)
-            previous = load_i32(entry + ENTRY_AT_PREVIOUS)
+                yield load_i64(entry + INDEX_ENTRY_AT_PHYSICAL_OFFSET)
+            previous = load_i32(entry + INDEX_ENTRY_AT_PREVIOUS)
             if previous >= number:
                 break
             number = previous
