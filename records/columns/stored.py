@@ -41,12 +41,6 @@ class StoredRows:
         """The memory of all messages."""
         return len(self.records) + 16 * len(self.ends)
 
-    def record(self, offset: int) -> memoryview:
-        """One record; `offset` is in [first, stop)."""
-        place = offset - self.first
-        begin = int(self.ends[place - 1]) if place else 0
-        return memoryview(self.records)[begin : int(self.ends[place])]
-
 
 def stored_rows(rows: pa.RecordBatch, topic: str, queue_id: int) -> StoredRows:
     """The records of rows of one queue, which have COLUMNS and consecutive offsets.
