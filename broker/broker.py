@@ -212,7 +212,7 @@ class Broker(Lifecycle):
             self.replication.state,
             self.replication.copies,
         )
-        return self._monitors.watch(self._access.guard(handlers))
+        return self._monitors.handlers.watch(self._access.guard(handlers))
 
     def _check_mode(self) -> type[Replication]:
         """Replication in a role that does not change. Raises ConfigError for another haMode."""

@@ -1,9 +1,8 @@
 """What shows how a broker is: metrics, slow requests, the watchdog, levels of log lines."""
 
-from collections.abc import Mapping
-
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.handler_times import HandlerTimes
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.broker.log_levels import LogLevels
 from congreve.broker.managers import Managers
@@ -12,7 +11,6 @@ from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.serving.message_paths import MessagePaths
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.watchdog import Watchdog, logged_holds
-from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
 
 SLOW_REQUESTS_S = 1
@@ -30,17 +28,16 @@ class Monitors:
         self.metrics = MetricsService(config, managers, guard, self._watchdog, quotas)
         limit_ms = config.slow_request_millis
         self.slow = SlowRequests(limit_ms / 1000) if limit_ms else None
+        recorders = [] if self.slow is None else [self.slow.note]
+        if config.metrics_port >= 0:
+            recorders.append(self.metrics.rpc_times.note)
+        self.handlers = HandlerTimes(recorders)
+        """The times of the requests that have handlers."""
         self._log_levels = LogLevels()
 
     def set_log_levels(self) -> None:
         """Apply the setting `logLevels`. Raises ConfigError."""
         self._log_levels.apply(self._config.log_levels)
-
-    def watch(self, handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
-        """The handlers, with their times."""
-        if self._config.metrics_port >= 0:
-            handlers = self.metrics.rpc_times.watch(handlers)
-        return handlers if self.slow is None else self.slow.watch(handlers)
 
     def serve(self, paths: MessagePaths, runtime_info: RuntimeInfo) -> None:
         """Show all figures from now on: the broker serves clients."""

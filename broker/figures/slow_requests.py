@@ -2,18 +2,16 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from time import perf_counter
-from typing import Any
 
 from congreve.base.limited_log import LimitedLog
+from congreve.broker.figures.handler_times import Served
 from congreve.broker.figures.put_times import PutTimes
 from congreve.broker.figures.slow_chunk import SlowChunk
 from congreve.remoting.messages.codes import RequestCode
-from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
-from congreve.remoting.transport.dispatcher import Answer, Handler
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +21,7 @@ NS_OF_MS, NS_OF_S = 1_000_000, 1_000_000_000
 class SlowRequests:
     """Logs requests that take `limit_s` or more, at most one line in ten seconds for each code.
 
-    watch() sees the requests that have handlers, note_read() pulls that waited for the disk;
+    note() sees the requests that have handlers, note_read() pulls that waited for the disk;
     note_chunks() logs what the threads of compiled code have noted. `clock` gives seconds.
     (RocketMQ: NettyRemotingAbstract logs slow callbacks.)
     """
@@ -34,9 +32,21 @@ class SlowRequests:
         self._logs: dict[int | str, LimitedLog] = {}
         self._threads: list[PutTimes] = []
 
-    def watch(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """The same handlers, watched."""
-        return {code: self._watched(handler) for code, handler in handlers.items()}
+    def note(self, served: Served) -> None:
+        """Log a request that had a handler, if it was slow."""
+        if served.whole_s < self._limit_s:
+            return
+        code = served.request.code
+        known = code in RequestCode.__members__.values()
+        self._log(code).warning(
+            "slow request %s from %s:%d took %.0f ms: %.0f ms on the event loop, %.0f ms of waiting"
+            " for its turn, the disk or clients",
+            RequestCode(code).name if known else code,
+            *served.connection.peer,
+            served.whole_s * 1000,
+            served.busy_s * 1000,
+            (served.whole_s - served.busy_s) * 1000,
+        )
 
     def watch_threads(self, threads: Iterable[PutTimes]) -> None:
         """Let these threads note slow requests, for note_chunks()."""
@@ -84,73 +94,3 @@ class SlowRequests:
 
     def _log(self, kind: int | str) -> LimitedLog:
         return self._logs.setdefault(kind, LimitedLog(logger, clock=self._clock))
-
-    def _watched(self, handler: Handler) -> Handler:
-        def watched(request: RemotingCommand, connection: Connection) -> Any:
-            begin = self._clock()
-            answer = handler(request, connection)
-            busy = self._clock() - begin
-            if answer is None or isinstance(answer, RemotingCommand):
-                self._note(request, connection, busy, busy)
-                return answer
-            return self._later(request, connection, answer, begin, busy)
-
-        return watched
-
-    async def _later(
-        self,
-        request: RemotingCommand,
-        connection: Connection,
-        answer: Awaitable[Answer],
-        begin: float,
-        busy: float,
-    ) -> Answer:
-        timed = _Timed(answer, self._clock)
-        try:
-            return await timed
-        finally:
-            self._note(request, connection, self._clock() - begin, busy + timed.busy)
-
-    def _note(
-        self, request: RemotingCommand, connection: Connection, whole: float, busy: float
-    ) -> None:
-        if whole < self._limit_s:
-            return
-        code = request.code
-        known = code in RequestCode.__members__.values()
-        self._log(code).warning(
-            "slow request %s from %s:%d took %.0f ms: %.0f ms on the event loop, %.0f ms of waiting"
-            " for its turn, the disk or clients",
-            RequestCode(code).name if known else code,
-            *connection.peer,
-            whole * 1000,
-            busy * 1000,
-            (whole - busy) * 1000,
-        )
-
-
-class _Timed:
-    """Awaits, and adds up the time in which the event loop worked for it."""
-
-    def __init__(self, awaited: Awaitable[Answer], clock: Callable[[], float]) -> None:
-        self.busy = 0.0
-        self._awaited = awaited
-        self._clock = clock
-
-    def __await__(self) -> Generator[Any, Any, Answer]:
-        steps = self._awaited.__await__()
-        raised: BaseException | None = None
-        while True:
-            begin = self._clock()
-            try:
-                waits_for = next(steps) if raised is None else steps.throw(raised)
-            except StopIteration as end:
-                result: Answer = end.value
-                return result
-            finally:
-                self.busy += self._clock() - begin
-            raised = None
-            try:
-                yield waits_for
-            except BaseException as error:  # noqa: BLE001 - a cancellation is for the handler
-                raised = error

@@ -9,6 +9,7 @@ import pytest
 from harness.eventually import eventually
 
 import congreve
+from congreve.broker.figures.handler_times import HandlerTimes
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.client import Message, Producer, PullConsumer
 from congreve.remoting.messages.codes import RequestCode
@@ -32,6 +33,11 @@ def clock():
     return Clock()
 
 
+def timed(handler, clock):
+    slow = SlowRequests(0.5, clock)
+    return HandlerTimes([slow.note], clock).watch({CODE: handler})[CODE]
+
+
 def lines_of(caplog) -> list[str]:
     return [r.getMessage() for r in caplog.records if "slow request" in r.getMessage()]
 
@@ -46,7 +52,7 @@ async def test_time_is_split_into_work_and_waiting(clock, caplog):
         clock.now += 0.020
         return request.reply(0)
 
-    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    watched = timed(handler, clock)
     answer = await watched(RemotingCommand(code=CODE), FakeConnection())
     assert answer.code == 0
     (line,) = lines_of(caplog)
@@ -59,7 +65,7 @@ def test_only_slow_requests_are_logged_and_repeats_are_limited(clock, caplog, sp
     def handler(request, connection):
         clock.now += spent
 
-    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    watched = timed(handler, clock)
     for _ in range(5):
         assert watched(RemotingCommand(code=CODE), FakeConnection()) is None
     assert len(lines_of(caplog)) == lines
@@ -70,7 +76,7 @@ async def test_errors_are_raised_and_timed(clock, caplog):
         clock.now += 1
         raise ValueError("no")
 
-    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    watched = timed(handler, clock)
     with pytest.raises(ValueError, match="no"):
         await watched(RemotingCommand(code=CODE), FakeConnection())
     assert len(lines_of(caplog)) == 1
@@ -86,7 +92,7 @@ async def test_a_cancelled_request_ends_its_handler(clock, caplog):
             ended.append(request)
             raise
 
-    watched = SlowRequests(0.5, clock).watch({CODE: handler})[CODE]
+    watched = timed(handler, clock)
     task = asyncio.ensure_future(watched(RemotingCommand(code=CODE), FakeConnection()))
     await asyncio.sleep(0)
     task.cancel()
