@@ -3,7 +3,7 @@
 The log has 4 GB first. Then, beside the sends: a consumer reads the oldest messages as fast as new
 ones come, segments are deleted as fast as new ones are written, metrics are scraped each five
 seconds, and checkpoints are written. A server that only answers gets the same load first, so that
-everybody sees what the machine itself does to latencies.
+a reader sees what the machine itself does to latencies.
 """
 
 from __future__ import annotations
