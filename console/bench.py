@@ -128,8 +128,7 @@ def bench(
     else:
         show([_line(result)], output, f"{mode} {topic} at {host}:{port}, {loop}")
     if hdr is not None:
-        with hdr.open("wb") as file:
-            result.histogram().output_percentile_distribution(file, MILLISECOND_NS)
+        result.write_histogram(hdr)
     if png is not None:
         _draw(result, f"{mode}, {loop}, {connections} x {inflight}, {size} B", png)
     if result.failures:

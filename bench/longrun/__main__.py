@@ -195,8 +195,7 @@ def main(
     }
     console.print_json(msgspec.json.encode(document).decode())
     write_json(results / "longrun.json", document)
-    with (results / "longrun.hgrm").open("wb") as file:
-        sent.histogram().output_percentile_distribution(file, generator.MILLISECOND_NS)
+    sent.write_histogram(results / "longrun.hgrm")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -113,6 +114,11 @@ class LoadResult(msgspec.Struct, rename="camel", kw_only=True):
         for value, count in self.latency:
             found.record_value(max(1, min(value, LONGEST_NS)), count)
         return found
+
+    def write_histogram(self, path: Path) -> None:
+        """Write the percentiles in ms as HdrHistogram does. Raises ImportError as histogram()."""
+        with path.open("wb") as file:
+            self.histogram().output_percentile_distribution(file, MILLISECOND_NS)
 
     def percentiles_ms(self, *wanted: float) -> list[float]:
         """Latencies of requests at these percentiles, in milliseconds; 0 without requests."""

@@ -1,15 +1,12 @@
 """The benchmark of the client runs, checks the right bounds, and saves its figures."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from clientspeed.__main__ import ASYNCIO, JAVA_MANY, JAVA_ONE, SEND_MANY, SYNC, figures
 from clientspeed.report import Figure
 
-ROOT = Path(__file__).resolve().parents[2]
+from .programs import run_benchmark
 
 
 def test_bounds_are_checked_in_the_right_direction() -> None:
@@ -37,19 +34,9 @@ def test_ratios_are_taken_within_a_round_and_rates_bounded_at_our_broker_only() 
 
 
 def test_a_small_run_of_the_consumers_prints_and_keeps_its_figures(tmp_path: Path) -> None:
-    paths = [str(ROOT / "bench"), str(ROOT / "tests"), os.environ.get("PYTHONPATH")]
-    command = [sys.executable, "-m", "clientspeed.consuming", "--messages", "20000"]
-    done = subprocess.run(
-        [*command, "--rounds", "1", "--pull", "32", "--results", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": ":".join(filter(None, paths))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert ">= 300,000 msg/s" in done.stdout
+    options = ["--messages", "20000", "--rounds", "1", "--pull", "32", "--results", str(tmp_path)]
+    printed = run_benchmark("clientspeed.consuming", *options, folder=tmp_path, timeout_s=120)
+    assert ">= 300,000 msg/s" in printed
     kept = json.loads((tmp_path / "client-consuming.json").read_text())["brokers"]["congreve"]
     assert [one["work"].split(",")[0] for one in kept] == ["listener", "iteration", "Arrow batches"]
     assert all(one["value"] > 0 for one in kept)

@@ -2,28 +2,16 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from .programs import run_benchmark
 
 
 def test_a_small_run_counts_every_message_and_writes_its_results(tmp_path: Path) -> None:
-    paths = [str(ROOT / "bench"), str(ROOT / "tests"), os.environ.get("PYTHONPATH")]
-    command = [sys.executable, "-m", "sidebyside", "--size", "small", "--only", "congreve"]
-    command += ["--data", str(tmp_path / "data"), "--results", str(tmp_path / "results")]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": ":".join(filter(None, paths))},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    options = ["--size", "small", "--only", "congreve"]
+    options += ["--data", str(tmp_path / "data"), "--results", str(tmp_path / "results")]
     # The run fails if the broker stored another number of messages than it acknowledged.
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_benchmark("sidebyside", *options, folder=tmp_path)
     document = json.loads((tmp_path / "results" / "sidebyside.json").read_text())
     assert (tmp_path / "results" / "sidebyside.png").stat().st_size > 0
     figures = {row["work"]: row["congreve"] for row in document["summary"]}
