@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from sidebyside import cases, process
 from sidebyside.options import DATA, ROOT
-from sidebyside.report import write_json
+from sidebyside.report import Medians, write_json
 from sidebyside.results import CaseResult
 from sidebyside.session import Session, Tell, WrongCountError
 
@@ -51,7 +51,7 @@ RESTART_BYTES = 5_000_000_000
 
 
 class Turn:
-    """A round of one broker. What fails is told, and has no figure."""
+    """A round of one broker. It reports a step that fails; the others follow."""
 
     def __init__(self, kind: str, size: cases.Size, number: int, data: Path, tell: Tell) -> None:
         self._kind = kind
@@ -118,19 +118,16 @@ class Turn:
 
 def table(results: list[CaseResult], kinds: list[str]) -> list[dict[str, object]]:
     """A row for each load: medians of the rounds, by broker."""
-    of: dict[tuple[str, str], list[CaseResult]] = {}
-    for result in results:
-        of.setdefault((result.workload, result.driver), []).append(result)
+    medians = Medians(results)
     rows = []
 
     def add(title: str, workload: str, *parts: tuple[Callable[[CaseResult], float], str]) -> None:
-        cells = {
-            brokers.TITLES[kind]: ", ".join(
-                form.format(median(map(figure, of[workload, kind]))) for figure, form in parts
-            )
-            for kind in kinds
-            if (workload, kind) in of
-        }
+        cells = {}
+        for kind in kinds:
+            found = [(form, medians.get(kind, workload, figure)) for figure, form in parts]
+            shown = [form.format(value) for form, value in found if value is not None]
+            if shown:
+                cells[brokers.TITLES[kind]] = ", ".join(shown)
         if cells:
             rows.append({"work": title, **cells})
 
@@ -209,10 +206,10 @@ def main(
                 found += turn.results
         for number in turns:
             for rival in rivals:
-                rates = [r.rate for r in found if (r.driver, r.workload) == (rival, HIGHEST)]
-                if rates:
+                highest = Medians(found).get(rival, HIGHEST, lambda r: r.rate)
+                if highest is not None:
                     opened += openloop.pair(
-                        rival, median(rates), chosen, number, data, console.print
+                        rival, highest, chosen, number, data, results / "histograms", console.print
                     )
     rows, open_rows = table(found, kinds), open_table(opened)
     console.print(markdown(rows), markdown(open_rows), sep="\n\n")
@@ -224,12 +221,11 @@ def main(
         "table": rows,
         "openLoopTable": open_rows,
         "results": msgspec.to_builtins(found),
-        "openLoop": [result.figures() for result in opened],
+        "openLoop": msgspec.to_builtins(opened),
     }
     write_json(results / "family.json", document)
     picture.write(found, results / "family.png")
     if opened:
-        openloop.write_histograms(opened, results / "histograms")
         openloop.draw(opened, results / "family-open-loop.png")
 
 

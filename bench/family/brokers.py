@@ -30,18 +30,7 @@ TITLES = {
 RUST_VERSION = "1.0.0"
 WAIT_IN_SEND_QUEUE_MS = 10_000
 DISK_SHARE_MAX = 80  # it refuses 85
-HERE = Path(__file__).resolve().parent
-BUILD = HERE.parents[1] / "build" / "family"
-
-
-@cache
-def java5_jars() -> str:
-    """The jars of Apache RocketMQ 5.5; Maven fetches them once."""
-    target = BUILD / "java5"
-    if not target.is_dir():
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-        subprocess.run([*command, f"-DoutputDirectory={target}"], check=True)
-    return f"{target}/*"
+BUILD = Path(__file__).resolve().parents[2] / "build" / "family"
 
 
 @cache
@@ -53,10 +42,6 @@ def rust_program(name: str) -> str:
         targets = [f"--root={BUILD / 'rust'}", f"--target-dir={BUILD / 'rust-target'}"]
         subprocess.run([*command, "--locked", *targets], check=True)
     return str(program)
-
-
-def _of_java5(server: servers.Server) -> None:
-    server.command[server.command.index("-cp") + 1] = java5_jars()
 
 
 def _of_rust(server: servers.Server, name: str, config: Path) -> None:
@@ -98,10 +83,8 @@ haListenPort = {servers.free_port()}
 
 
 def _namesrv(kind: str, folder: Path) -> servers.Server:
-    server = servers.namesrv("congreve" if kind == "congreve" else "java", folder)
-    if kind == "java5":
-        _of_java5(server)
-    elif kind == "rust":
+    server = servers.namesrv("java" if kind == "rust" else kind, folder)
+    if kind == "rust":
         config = folder / "namesrv.toml"
         config.write_text(f'rocketmqHome = "{folder}"\nkvConfigPath = "{folder}/kvConfig.json"\n')
         _of_rust(server, "namesrv", config)
@@ -114,7 +97,7 @@ def _broker(kind: str, folder: Path, namesrv: str, flush: str) -> servers.Broker
     if kind == "congreve" and flush == "SYNC_FLUSH":
         settings |= SOONEST
     server = servers.broker(
-        "congreve" if kind == "congreve" else "java",
+        "java" if kind == "rust" else kind,
         *(folder, namesrv),
         settings=settings,
         jvm=(*JVM, *PRETOUCH),
@@ -122,8 +105,6 @@ def _broker(kind: str, folder: Path, namesrv: str, flush: str) -> servers.Broker
     )
     if kind == "congreve":
         server.environment = WITH_BYTECODE
-    elif kind == "java5":
-        _of_java5(server)
     elif kind == "rust":
         config = folder / "broker.toml"
         config.write_text(_rust_config(server, flush))

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from sidebyside import process
@@ -15,7 +16,7 @@ from sidebyside.results import CaseResult
 
 from congreve.console.loadgen.generator import Load
 
-from .brokers import java5_jars
+from .brokers import BUILD
 
 SEND = "java-client-send"
 CONSUME = "java-client-consume"
@@ -24,6 +25,7 @@ SIZE = 128
 REPORTS = 2
 """The programs report each ten seconds; the JIT is warm in the second report."""
 REPORT_LIMIT_S = 60.0
+POM = Path(__file__).with_name("pom.xml")
 PACKAGE = "org.apache.rocketmq.example.benchmark"
 SENT = re.compile(
     r"Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+)"
@@ -65,9 +67,19 @@ def measured(broker: Running, number: int) -> list[CaseResult]:
     ]
 
 
+@cache
+def _jars() -> str:
+    """The programs' jars; Maven fetches them once."""
+    target = BUILD / "java-client"
+    if not target.is_dir():
+        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+        subprocess.run([*command, f"-DoutputDirectory={target}"], check=True)
+    return f"{target}/*"
+
+
 @contextmanager
 def _program(name: str, *options: str, log: Path) -> Iterator[Path]:
-    java = ["java", "-Xms1g", "-Xmx1g", f"-Duser.home={log.parent}", "-cp", java5_jars()]
+    java = ["java", "-Xms1g", "-Xmx1g", f"-Duser.home={log.parent}", "-cp", _jars()]
     command = [*java, f"{PACKAGE}.{name}", *options]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as run:
         try:

@@ -11,7 +11,7 @@ from sidebyside.cases import Size
 from sidebyside.results import quantiles
 
 from congreve.console.loadgen import generator
-from congreve.console.loadgen.generator import MILLISECOND_NS, Load, LoadResult
+from congreve.console.loadgen.generator import Load
 
 from . import brokers
 
@@ -39,19 +39,23 @@ class OpenResult(msgspec.Struct, rename="camel", kw_only=True):
     longest: float
     late: int
     broker_cpu_us: float
-    sends: LoadResult
-
-    def figures(self) -> dict[str, object]:
-        """All but the sends."""
-        fields: dict[str, object] = msgspec.to_builtins(self)
-        del fields["sends"]
-        return fields
+    quantiles: dict[str, float]
 
 
 def pair(
-    rival: str, highest: float, size: Size, number: int, data: Path, tell: Callable[[str], None]
+    rival: str,
+    highest: float,
+    size: Size,
+    number: int,
+    data: Path,
+    histograms: Path,
+    tell: Callable[[str], None],
 ) -> list[OpenResult]:
-    """Our broker and the rival, each at every share of `highest` messages a second."""
+    """Our broker and the rival, each at every share of `highest` messages a second.
+
+    The histogram of each run is a file in `histograms`.
+    """
+    histograms.mkdir(parents=True, exist_ok=True)
     found = []
     for kind in ("congreve", rival):
         with brokers.running(kind, data / kind, "ASYNC_FLUSH") as broker:
@@ -73,24 +77,17 @@ def pair(
                         **{"p9999": p9999, "longest": longest},
                         late=result.failures,
                         broker_cpu_us=spent * 1e6 / max(1, result.all_messages),
-                        sends=result,
+                        quantiles=quantiles(result),
                     )
                 )
+                name = f"{share}-percent-of-{rival}-{kind}-{number}.hgrm"
+                result.write_histogram(histograms / name)
                 tell(
                     f"round {number} {kind:8} {share} % of {rival}: {load.rate:,.0f}/s"
                     f"  p50 {p50:.3f} p99 {p99:.3f} p99.9 {p999:.3f} p99.99 {p9999:.3f}"
                     f" max {longest:.1f} ms"
                 )
     return found
-
-
-def write_histograms(results: list[OpenResult], folder: Path) -> None:
-    """A file of each run, in HdrHistogram's percentile format, in ms."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for one in results:
-        name = f"{one.share}-percent-of-{one.rival}-{one.broker}-{one.round}.hgrm"
-        with (folder / name).open("wb") as file:
-            one.sends.histogram().output_percentile_distribution(file, MILLISECOND_NS)
 
 
 def draw(results: list[OpenResult], path: Path) -> None:
@@ -109,7 +106,7 @@ def draw(results: list[OpenResult], path: Path) -> None:
                 own = result.broker == "congreve"
                 steps = [
                     (1 / (1 - float(level) / 100), ms)
-                    for level, ms in quantiles(result.sends).items()
+                    for level, ms in result.quantiles.items()
                     if level != "100.0000"
                 ]
                 axes.plot(

@@ -8,9 +8,9 @@ It reads bench/results/family.json and writes family.png beside it.
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 
 import msgspec
+from sidebyside.report import Medians
 from sidebyside.results import CaseResult
 
 from .brokers import KINDS, TITLES
@@ -28,12 +28,13 @@ COLORS = dict(zip(KINDS, ("#2f6f9f", "#c46b2d", "#8a8a8a", "#c9c9c9"), strict=Tr
 
 def rates(results: list[CaseResult]) -> dict[str, dict[str, float]]:
     """By case and broker: messages a second, the median of the rounds."""
+    medians = Medians(results)
     found: dict[str, dict[str, float]] = {}
     for case in CHOSEN:
         for kind in KINDS:
-            of = [one.rate for one in results if (one.workload, one.driver) == (case, kind)]
-            if of:
-                found.setdefault(case, {})[kind] = median(of)
+            rate = medians.get(kind, case, lambda r: r.rate)
+            if rate is not None:
+                found.setdefault(case, {})[kind] = rate
     return found
 
 
