@@ -1,5 +1,6 @@
 """The SQL92 filters of consumer groups (RocketMQ: ConsumerFilterManager, consumerFilter.json)."""
 
+import asyncio
 import logging
 import sys
 from collections import OrderedDict
@@ -143,8 +144,6 @@ class ConsumerFilterManager:
         self.file: TableFile = MemoryOnly()
         self.table: dict[str, dict[str, ConsumerFilterData]] = {}
         self._texts = EntryTexts(self._entry_text)
-        if config.enable_property_filter:
-            compiler_of(SQL92)  # the first one loads the parser: not beside requests
         self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in order of death
 
     def program(self, expression: str, expression_type: str | None) -> FilterProgram:
@@ -156,9 +155,10 @@ class ConsumerFilterManager:
 
     async def compile(self, expression: str, expression_type: str | None = SQL92) -> FilterProgram:
         """The program of an expression, compiled once. Raises FilterSyntaxError with the place."""
-        compiler = compiler_of(expression_type)
         program = self._programs.get((expression_type, expression))
         if program is None:
+            # The first compiler builds the parser, which takes longer than a turn of the loop may.
+            compiler = await asyncio.to_thread(compiler_of, expression_type)
             program = await self._pieces.run(compiler.steps(expression))
             self._keep(expression_type, expression, program)
         return program

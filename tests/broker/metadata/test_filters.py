@@ -1,5 +1,6 @@
 """Stored filters: the reference's file, versions, and expiry."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from congreve.broker.metadata.filters import DEAD_KEPT_MS, ConsumerFilterManager
 from congreve.engine.config import StoreConfig
 from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
+from congreve.records.filter.kinds import Compiler, compiler_of
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.records.message.message import Record
 from congreve.remoting.loop.pieces import Pieces
@@ -40,6 +42,21 @@ async def test_the_file_is_written_as_the_reference_writes_it() -> None:
     filters, _ = manager()
     await filters.register("groupA", [wanted("a > 5", 1_700_000_000_400)])
     assert filters.file_text().strip() == STORED.strip()
+
+
+async def test_the_parser_is_built_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def compiler(kind: str | None) -> Compiler:
+        threads.append(threading.current_thread())
+        return compiler_of(kind)
+
+    monkeypatch.setattr("congreve.broker.metadata.filters.compiler_of", compiler)
+    filters, _ = manager(config=BrokerConfig(enable_property_filter=True))
+    for _ in range(2):
+        await filters.compile("a > 5")
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
 
 
 async def test_a_stored_filter_is_inactive_until_a_heartbeat_of_its_group() -> None:
