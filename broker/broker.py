@@ -240,7 +240,7 @@ class Broker(Lifecycle):
         self.managers.delayed.config_changed()
         if self._paths is not None:
             self._paths.pulls.validation.plans.note_change()
-        if keys & {"brokerPermission", "startAcceptSendRequestTimeStamp"}:
+        if keys & {"brokerPermission", "draining", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
         if "logLevels" in keys:
             self._monitors.set_log_levels()

@@ -100,6 +100,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """ASYNC_MASTER, SYNC_MASTER or SLAVE: [Replication](replication.md)."""
     broker_permission: Annotated[int, Range(0, 7), Change.NOW] = PERM_READ | PERM_WRITE
     """4 read, 2 write, 6 both."""
+    draining: Annotated[bool, Change.NOW] = False
+    """Whether routes send producers to other brokers. Requests are answered as before, also sends:
+    [Drain](clusters.md#drain). Congreve only."""
     region_id: str = "DefaultRegion"
     """Region that answers to sends name."""
     trace_on: Annotated[bool, Change.AFTER_RESTART] = True

@@ -53,6 +53,7 @@ class NodeSettings(TypedDict, total=False):
     deleteCommitLogFilesInterval: int
     deleteWhen: str
     diskMaxUsedSpaceRatio: int
+    draining: bool
     enableMixedMessageType: bool
     enablePropertyFilter: bool
     etcdCertPath: str

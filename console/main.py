@@ -56,8 +56,8 @@ SECTIONS = {
             "Show delayed messages that were set aside, send them again.",
         ),
         "cluster": (
-            "congreve.console.cluster.brokers:cluster",
-            "Show all brokers: addresses, versions, rates, disks.",
+            "congreve.console.cluster.cluster:cluster",
+            "Show all brokers; drain, roll, remove them, spread topics.",
         ),
         "config": (
             "congreve.console.cluster.brokers:config",

@@ -30,7 +30,8 @@ class RuntimeInfo:
     the send queue. The other queues are empty, because requests do not wait for threads here, and
     pulls that wait for messages are in none of RocketMQ's queues, either.
     `delayed` returns the next offset and the end of each delay level's queue, `connections` the
-    result of ConnectionGuard.counts(), `unsaved` the reason why state files cannot be written, or
+    result of ConnectionGuard.counts(), `open_transactions` the number of open half messages,
+    `unsaved` the reason why state files cannot be written, or
     None, `replication` the role and lags. `put_latency` has the times of sends since the start,
     `monotonic` returns seconds.
     """
@@ -45,6 +46,7 @@ class RuntimeInfo:
         waiting: Callable[[], int],
         delayed: Callable[[], dict[int, tuple[int, int]]],
         connections: Callable[[], dict[str, int]],
+        open_transactions: Callable[[], int],
         unsaved: Callable[[], str | None],
         put_latency: PutLatency,
         replication: Callable[[], ReplicationState],
@@ -57,6 +59,7 @@ class RuntimeInfo:
         self._waiting = waiting
         self._delayed = delayed
         self._connections = connections
+        self._open_transactions = open_transactions
         self._unsaved = unsaved
         self._put_latency = put_latency
         self._replication = replication
@@ -130,6 +133,7 @@ class RuntimeInfo:
             "getTransferredTps": stats.averages(lambda t: t.transferred, now),  # as 5 spells it
             "putLatency99": self._put_latency.quantile_ms(0.99),
             "putLatency999": self._put_latency.quantile_ms(0.999),
+            "openTransactions": self._open_transactions(),
         }
 
     def _pools(self) -> dict[str, object]:
@@ -190,6 +194,7 @@ def runtime_info_of(
         waiting=lambda: paths.waiting()[0],
         delayed=managers.delayed.levels.pending,
         connections=guard.counts,
+        open_transactions=lambda: len(managers.transactions.service.open_offsets()),
         unsaved=managers.trouble,
         replication=replication,
         put_latency=PutLatency(lambda: paths.put_times),

@@ -119,8 +119,10 @@ class TopicConfigManager:
         return queue_id % config.read_queue_nums
 
     def announced(self, topic: str) -> TopicConfig | None:
-        """A topic as clients see it: brokerPermission limits all topics."""
+        """A topic as clients see it: `draining` and brokerPermission limit all topics."""
         config = self.table.get(topic)
+        if config is not None and self._config.draining:
+            config = msgspec.structs.replace(config, perm=config.perm & ~PERM_WRITE)
         if config is None or (self._config.readable and self._config.writable):
             return config
         return msgspec.structs.replace(config, perm=self._config.broker_permission)

@@ -99,6 +99,29 @@ class NameServers:
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerError(answer.code, answer.remark, address)
 
+    async def ask_each(self, command: RemotingCommand) -> dict[str, RemotingCommand]:
+        """The answers of all name servers by their addresses. Raises NoNameServerError when none
+        answers."""
+        found = await asyncio.gather(
+            *(
+                self._remoting.invoke(address, command, self._timeout_s)
+                for address in self.addresses
+            ),
+            return_exceptions=True,
+        )
+        answers: dict[str, RemotingCommand] = {}
+        failures = []
+        for address, answer in zip(self.addresses, found, strict=True):
+            if isinstance(answer, RemotingCommand):
+                answers[address] = answer
+            elif isinstance(answer, RemotingError):
+                failures.append(f"{address}: {answer}")
+            else:
+                raise answer
+        if not answers:
+            raise NoNameServerError(f"no name server answered: {'; '.join(failures)}")
+        return answers
+
 
 class TopicRoute(msgspec.Struct, frozen=True):
     """Queues of a topic (RocketMQ: TopicPublishInfo); `brokers` maps broker name and broker id

@@ -1,17 +1,16 @@
-"""``congreve cluster`` and ``congreve config``: the brokers of a cluster, and their settings."""
+"""``congreve config``: the settings of running brokers, and options that name brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import click
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
-from congreve.console.connection import ask, asks_cluster, cluster_options
+from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import KeyValue, Pairs
 from congreve.console.report import Rows, output_option, show
 
@@ -33,53 +32,6 @@ async def chosen_cluster(admin: AdminClient, wanted: str | None) -> str:
     if len(known) != 1:
         raise CongreveError(f"name the cluster with -c: {', '.join(known) or 'no broker has one'}")
     return known[0]
-
-
-@click.command(help="Show all brokers: addresses, versions, rates, disks.")
-@asks_cluster()
-async def cluster(admin: AdminClient) -> Rows:
-    """Print a row for each registered broker (mqadmin: clusterList)."""
-    info = await admin.cluster_info()
-    clusters = {name: one for one, names in info.cluster_addr_table.items() for name in names}
-    return [
-        await _row(admin, clusters.get(name, ""), name, number, address)
-        for name, group in sorted(info.broker_addr_table.items())
-        for number, address in sorted(group.broker_addrs.items())
-    ]
-
-
-async def _row(
-    admin: AdminClient, cluster_name: str, name: str, number: int, address: str
-) -> dict[str, Any]:
-    figures: dict[str, str] = {}
-    state = "answers"
-    try:
-        figures = await BrokerReports(admin, address).runtime()
-    except CongreveError:
-        state = "no answer"
-    return {
-        "cluster": cluster_name,
-        "broker": name,
-        "id": number,
-        "address": address,
-        "state": state,
-        "version": figures.get("brokerVersionDesc"),
-        "in_per_second": _first(figures.get("putTps")),
-        "out_per_second": _first(figures.get("getTransferedTps")),
-        "disk_used": _number(figures.get("commitLogDiskRatio")),
-    }
-
-
-def _first(text: str | None) -> float | None:
-    """The rate of the last ten seconds, of three."""
-    return _number(text.split()[0]) if text and text.split() else None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else round(float(text), 2)
-    except ValueError:
-        return None
 
 
 @click.group(help="Show and change the settings of running brokers.")

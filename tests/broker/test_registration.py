@@ -263,6 +263,19 @@ async def test_a_broker_without_write_permission_refuses_every_topic() -> None:
             assert topics.table["BenchmarkTest"].perm == 6
 
 
+async def test_a_draining_broker_takes_only_the_write_permission_from_routes() -> None:
+    async with Recorder() as server:
+        config = broker_config(server.address)
+        async with registered(config) as (_, topics):
+            topics.update(TopicConfig(topic_name="none", perm=0))
+            await eventually(lambda: len(server.registrations) == 2)
+            config.draining = True
+            at_once(topics.notify_steps())
+            await eventually(lambda: len(server.registrations) == 3)
+            announced = server.registrations[2].topic_config_table
+            assert (announced["none"].perm, announced["BenchmarkTest"].perm) == (0, PERM_READ)
+
+
 async def test_a_compressed_registration_has_the_same_content() -> None:
     async with Recorder() as server:
         config = broker_config(server.address, compressed_register=True)

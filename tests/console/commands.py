@@ -17,7 +17,20 @@ from functools import cache
 from importlib import import_module
 from typing import NoReturn
 
-CLUSTER = (*("brokers", "cat", "dlq", "find", "group", "send", "timers", "topic", "undeliverable"),)
+CLUSTER = (
+    *(
+        "brokers",
+        "cat",
+        "cluster",
+        "dlq",
+        "find",
+        "group",
+        "send",
+        "timers",
+        "topic",
+        "undeliverable",
+    ),
+)
 MODULES = (
     *("accounts", "doctor", "quota", "store", "top"),
     *(f"cluster.{name}" for name in CLUSTER),
