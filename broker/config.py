@@ -154,7 +154,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     """Time in ms between two writes of consumerOffset.json."""
 
     force_register: Annotated[bool, Change.NOW] = True
-    """Register at name servers each time, also when nothing has changed."""
+    """Send RocketMQ's name servers all topics each time, also when nothing has changed."""
     compressed_register: Annotated[bool, Change.NOW] = False
     """Compress registrations."""
     register_name_server_period: Annotated[int, Range(1, INT_MAX)] = 30_000

@@ -1,15 +1,19 @@
 """Registers the broker at every name server (RocketMQ: BrokerOuterAPI, BrokerController)."""
 
 import asyncio
+import itertools
 import logging
 import ssl as tls
 import zlib
 from collections.abc import Callable, Generator
 from functools import partial
 
+import msgspec
+
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.remoting.errors import BodyError, RemotingError
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
+from congreve.remoting.errors import RemotingError, RequestTimeoutError
 from congreve.remoting.loop.background import BackgroundTask, stop_all
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.admin_headers import (
@@ -20,6 +24,7 @@ from congreve.remoting.messages.admin_headers import (
     RegisterBrokerResponseHeader,
 )
 from congreve.remoting.messages.bodies import (
+    DataVersion,
     KVTable,
     RegisterBrokerBody,
     TopicConfig,
@@ -29,7 +34,12 @@ from congreve.remoting.messages.bodies import (
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.listeners import format_addresses
-from congreve.remoting.messages.register_body import INFLATED_MAX, deflated, registration_steps
+from congreve.remoting.messages.register_body import (
+    PART_BYTES,
+    deflated,
+    registration_steps,
+    topic_size,
+)
 from congreve.remoting.transport.client import RemotingClient
 from congreve.remoting.transport.connection import Connection
 
@@ -45,7 +55,7 @@ HEARD_TIMEOUT_S = 3.0
 
 class _NameServer:
     """The changes that one name server has not received yet; `changed` None stands for all
-    topics."""
+    topics. `knows_unchanged`: it takes registrations with the header field `unchanged`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -55,6 +65,8 @@ class _NameServer:
         self.wanted = asyncio.Event()
         self.told = asyncio.Event()
         self.connection: Connection | None = None
+        self.knows_unchanged = False
+        self.parts = itertools.count(1)
         self.order_topics: frozenset[str] | None = None
         self.failing = False
 
@@ -76,9 +88,11 @@ class NameServerRegistration:
 
     Each name server has its own task, so that a slow one delays no other. A change sends only
     the changed topics; over a new connection, and after a failure, it sends all of them, because a
-    name server that has just started has none. No error reaches the broker. `sign` gets each
-    request first,
-    `ssl` encrypts the connections. `ha_address` returns where slaves connect; `note_master` gets
+    name server that has just started has none. Many topics are sent in several registrations, as
+    RocketMQ 5 does (enableSplitRegistration). Without a change, a name server of ours gets the data
+    version alone; one of RocketMQ gets all topics, or with `forceRegister` off the question
+    whether it has this version. No error reaches the broker. `sign` gets each request first, `ssl`
+    encrypts the connections. `ha_address` returns where slaves connect; `note_master` gets
     the master's HA address and its address, which a name server answers to a slave.
     (RocketMQ: BrokerController.registerBrokerAll.)
     """
@@ -156,14 +170,11 @@ class NameServerRegistration:
 
         Raises RemotingError if none answers.
         """
-        request = RemotingCommand(
-            code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            ext_fields=GetRouteInfoRequestHeader(topic=topic).fields(),
-        )
+        fields = GetRouteInfoRequestHeader(topic=topic).fields()
         fault = RemotingError("this broker has no name servers")
         for server in self._servers:
             try:
-                answer = await self._invoke(server, request)
+                answer = await self._invoke(server, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
             except RemotingError as error:
                 fault = error
                 continue
@@ -218,64 +229,81 @@ class NameServerRegistration:
         assert self._client is not None
         connection = await self._client.connection(server.address)
         if connection is not server.connection:
-            server.connection = connection
+            server.connection, server.knows_unchanged = connection, False
             server.changed = None
         if server.changed == set():
-            if not self._config.force_register and await self._is_up_to_date(server):
+            if await self._is_up_to_date(server):
                 return
             server.changed = None
-        body = await self._body(server)
-        config = self._config
-        header = RegisterBrokerRequestHeader(
-            broker_name=config.broker_name,
-            broker_addr=self._config.address,
-            cluster_name=config.broker_cluster_name,
-            ha_server_addr=self._ha_address(),
-            broker_id=config.broker_id,
-            compressed=config.compressed_register,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
-            advertised_listeners=format_addresses(config.advertised) or None,
-        )
-        answer = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
-        if self._note_master is not None:
-            master = RegisterBrokerResponseHeader.read(answer)
-            self._note_master(master.ha_server_addr or "", master.master_addr or "")
-        if answer.body:
-            server.order_topics = frozenset(KVTable.decode(answer.body).table)
-            await self._take_order_topics()
-
-    async def _body(self, server: _NameServer) -> bytes:
-        """The topics that this name server has not received, as a registration's body."""
-        compressed = self._config.compressed_register
-        try:
-            body = await self._pieces.run(self._body_steps(server, compressed))
-        except BodyError as error:
-            raise _too_large(len(self._topics.table)) from error
-        if len(body) > INFLATED_MAX:
-            raise _too_large(len(self._topics.table))
-        return await asyncio.to_thread(deflated, body) if compressed else body
-
-    def _body_steps(self, server: _NameServer, compressed: bool) -> Generator[None, None, bytes]:
         # In one step: a name server ignores topics that come with a version that it knows.
         version = self._topics.data_version
         changed, server.changed = server.changed, set()
-        names = list(self._topics.table if changed is None else changed)
-        table: dict[str, TopicConfig] = {}
-        for name in names:
-            config = self._topics.announced(name)
-            if config is not None:
-                table[name] = config
-            yield
-        topics = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
-        return (
-            yield from registration_steps(
-                RegisterBrokerBody(topic_config_serialize_wrapper=topics, filter_server_list=[]),
-                compressed=compressed,
+        names = self._all_topics() if changed is None else list(changed)
+        parts = _Parts(names, self._topics.announced)
+        while not parts.ended:
+            part = await self._pieces.run(parts.next_steps())
+            # A part has a version that no other has: this broker lacks topics there.
+            of_part = msgspec.structs.replace(version, timestamp=next(server.parts))
+            await self._send(server, version if parts.ended else of_part, part)
+
+    def _all_topics(self) -> list[str]:
+        """The names of all topics, the template of new ones last: with it a producer creates a
+        topic that it does not find."""
+        names = list(self._topics.table)
+        if AUTO_CREATE_TOPIC_KEY_TOPIC in self._topics.table:
+            names.remove(AUTO_CREATE_TOPIC_KEY_TOPIC)
+            names.append(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        return names
+
+    async def _send(
+        self,
+        server: _NameServer,
+        version: DataVersion,
+        topics: dict[str, TopicConfig],
+        *,
+        unchanged: bool = False,
+    ) -> bool:
+        """Register these topics; returns whether the name server wants the topics that it knew."""
+        config = self._config
+        wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=topics)
+        compressed = config.compressed_register and not unchanged
+        body = await self._pieces.run(
+            registration_steps(
+                RegisterBrokerBody(topic_config_serialize_wrapper=wrapper), compressed=compressed
             )
         )
+        if compressed:
+            body = await asyncio.to_thread(deflated, body)
+        header = RegisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=config.address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self._ha_address(),
+            broker_id=config.broker_id,
+            compressed=compressed,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            advertised_listeners=format_addresses(config.advertised) or None,
+            unchanged=unchanged,
+        )
+        reply = await self._ask(server, RequestCode.REGISTER_BROKER, header.fields(), body)
+        answer = RegisterBrokerResponseHeader.read(reply)
+        server.knows_unchanged = answer.topics_wanted is not None
+        if answer.topics_wanted:
+            return True
+        if self._note_master is not None:
+            self._note_master(answer.ha_server_addr or "", answer.master_addr or "")
+        if reply.body:
+            server.order_topics = frozenset(KVTable.decode(reply.body).table)
+            await self._take_order_topics()
+        return False
 
     async def _is_up_to_date(self, server: _NameServer) -> bool:
+        """Whether a name server has all topics; one of RocketMQ is asked without forceRegister."""
         version = self._topics.data_version
+        if server.knows_unchanged:
+            return not await self._send(server, version, {}, unchanged=True)
+        if self._config.force_register:
+            return False
         answer = await self._ask(
             server, RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode()
         )
@@ -284,7 +312,7 @@ class NameServerRegistration:
     async def _unregister(self, server: _NameServer) -> None:
         try:
             async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
-                await self._ask(server, RequestCode.UNREGISTER_BROKER, self._identity(), b"")
+                await self._invoke(server, RequestCode.UNREGISTER_BROKER, self._identity())
         except (RemotingError, TimeoutError) as error:
             reason = str(error) or "timeout"
             logger.warning("not unregistered at name server %s: %s", server.address, reason)
@@ -301,15 +329,25 @@ class NameServerRegistration:
     async def _ask(
         self, server: _NameServer, code: int, fields: dict[str, str], body: bytes
     ) -> RemotingCommand:
-        answer = await self._invoke(
-            server, RemotingCommand(code=code, ext_fields=fields, body=body)
-        )
+        """Ask over the connection of this registration: a name server that has started meanwhile
+        must not take its end for all of it."""
+        assert server.connection is not None
+        request = RemotingCommand(code=code, ext_fields=fields, body=body)
+        timeout_s = self._config.register_broker_timeout_mills / 1000
+        try:
+            answer = await server.connection.invoke(request, timeout_s)
+        except RequestTimeoutError:
+            server.connection.leave_silent()
+            raise
         if answer.code != ResponseCode.SUCCESS:
             raise RemotingError(f"code {answer.code}: {answer.remark}")
         return answer
 
-    async def _invoke(self, server: _NameServer, request: RemotingCommand) -> RemotingCommand:
+    async def _invoke(
+        self, server: _NameServer, code: int, fields: dict[str, str]
+    ) -> RemotingCommand:
         assert self._client is not None
+        request = RemotingCommand(code=code, ext_fields=fields)
         return await self._client.invoke(server.address, request)
 
     async def _take_order_topics(self) -> None:
@@ -320,8 +358,31 @@ class NameServerRegistration:
             await self._pieces.run(self._topics.order_steps(order_topics))
 
 
-def _too_large(topics: int) -> BodyError:
-    return BodyError(
-        f"the broker's {topics} topics take more than the {INFLATED_MAX} bytes of a registration:"
-        " clients do not find it there; delete unused topics"
-    )
+class _Parts:
+    """Topics by name, in parts that registrations can have; `find` returns None without one.
+
+    `ended`: there is no further part. There is always one, which may be empty.
+    """
+
+    def __init__(self, names: list[str], find: Callable[[str], TopicConfig | None]) -> None:
+        self._names = iter(names)
+        self._find = find
+        self._first: TopicConfig | None = None  # of the next part
+        self.ended = False
+
+    def next_steps(self) -> Generator[None, None, dict[str, TopicConfig]]:
+        """The next part, in steps."""
+        first, self._first = self._first, None
+        part = {} if first is None else {first.topic_name: first}
+        size = 0 if first is None else topic_size(first)
+        for name in self._names:
+            topic = self._find(name)
+            if topic is not None:
+                size += topic_size(topic)
+                if part and size > PART_BYTES:
+                    self._first = topic
+                    return part
+                part[name] = topic
+            yield
+        self.ended = True
+        return part

@@ -64,9 +64,22 @@ class BrokerProcessor:
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         header = RegisterBrokerRequestHeader.read(request)
         small = len(request.body) <= SMALL_REGISTRATION and not header.compressed
+        if small and header.unchanged:
+            return self._unchanged(header, request, connection)
         if small and not self._reading.locked():
             return self._registered(header, request, connection, _read_body(header, request))
         return self._register_large(header, request, connection)
+
+    def _unchanged(
+        self, header: RegisterBrokerRequestHeader, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand:
+        body = _read_body(header, request)
+        if body is not None:
+            version = body.topic_config_serialize_wrapper.data_version
+            if self._routes.wants_topics(_identity(header), version):
+                answer = RegisterBrokerResponseHeader(topics_wanted=True)
+                return request.reply(ResponseCode.SUCCESS, None, answer.fields())
+        return self._registered(header, request, connection, body)
 
     async def _register_large(
         self, header: RegisterBrokerRequestHeader, request: RemotingCommand, connection: Connection
@@ -114,11 +127,11 @@ class BrokerProcessor:
         master = self._routes.register(
             _identity(header), wrapper, body.filter_server_list, connection
         )
-        answer = RegisterBrokerResponseHeader()
-        if master is not None:
-            answer = RegisterBrokerResponseHeader(
-                ha_server_addr=master.ha_address, master_addr=master.address
-            )
+        answer = RegisterBrokerResponseHeader(
+            ha_server_addr=None if master is None else master.ha_address,
+            master_addr=None if master is None else master.address,
+            topics_wanted=None if header.unchanged is None else False,
+        )
         ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
         content = b"" if ordered is None else KVTable(table=ordered).encode()
         return request.reply(ResponseCode.SUCCESS, None, answer.fields(), content)

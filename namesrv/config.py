@@ -25,7 +25,7 @@ class NamesrvConfig(msgspec.Struct, kw_only=True, rename="camel"):
     """Put the queues of ordered topics into their routes."""
     max_brokers: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
     """Most brokers. Congreve only."""
-    max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
+    max_topics: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000_000
     """Most topics; a topic counts once for each broker name that has it. Congreve only."""
     max_kv_settings: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
     """Most key-value settings. Congreve only."""

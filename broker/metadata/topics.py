@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from congreve.base.clock import Clock
-from congreve.base.limited_log import LimitedLog
-from congreve.base.table_limit import TableFullError, TableLimit
+from congreve.base.table_limit import TableLimit
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.name_rules import (
@@ -35,7 +34,6 @@ from congreve.records.message.topics import (
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from congreve.remoting.messages.codes import ResponseCode
-from congreve.remoting.messages.register_body import TOPIC_BYTES_MAX, TOPICS_MAX, topic_size
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +57,6 @@ class TopicConfigManager:
         self._saved_listeners: list[TopicListener] = []
         self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
         self._limit = TableLimit("maxTopics", "topics", lambda: config.limits.max_topics)
-        self._size = sum(map(topic_size, self.table.values()))
-        self._full_log = LimitedLog(logger)
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._deleting: set[str] = set()
@@ -212,24 +208,12 @@ class TopicConfigManager:
         """Add or replace a topic.
 
         Raises RefusedError for one that topics.json cannot hold, TableFullError for a new one if
-        the table already has maxTopics topics, or as many as fit into a registration at a name
-        server; the broker's own topics are not limited.
+        the table already has maxTopics topics; the broker's own topics are not limited.
         """
         name = config.topic_name
         if name not in self.table and not self.is_system_topic(name):
             self._limit.check(len(self.table))
-            self._check_registration(config)
         self._put(config)
-
-    def _check_registration(self, config: TopicConfig) -> None:
-        if len(self.table) < TOPICS_MAX and self._size + topic_size(config) <= TOPIC_BYTES_MAX:
-            return
-        fault = (
-            f"the {len(self.table)} topics of this broker leave no room for a further one in its"
-            f" registration at name servers ({TOPICS_MAX} topics, {TOPIC_BYTES_MAX} bytes)"
-        )
-        self._full_log.warning("%s: delete unused topics, or use another broker", fault)
-        raise TableFullError(fault)
 
     def _put(self, config: TopicConfig) -> None:
         name = config.topic_name
@@ -245,10 +229,8 @@ class TopicConfigManager:
 
     def delete(self, topic: str) -> bool:
         """Delete a topic; False if it does not exist."""
-        known = self.table.pop(topic, None)
-        if known is None:
+        if self.table.pop(topic, None) is None:
             return False
-        self._size -= topic_size(known)
         self._texts.changed(topic)
         self._changed.add(topic)
         self._unsaved.forget(topic)
@@ -366,8 +348,6 @@ class TopicConfigManager:
         self._call_listeners(name, config)
 
     def _set(self, config: TopicConfig) -> None:
-        known = self.table.get(config.topic_name)
-        self._size += topic_size(config) - (0 if known is None else topic_size(known))
         self.table[config.topic_name] = config
         self._texts.changed(config.topic_name)
         self._changed.add(config.topic_name)

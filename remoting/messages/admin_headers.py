@@ -211,7 +211,9 @@ class GetRouteInfoRequestHeader(Header):
 class RegisterBrokerRequestHeader(Header):
     """REGISTER_BROKER; `body_crc32` is of the body as sent, 0 if it is not to be checked.
 
-    `advertised_listeners` has the broker's further addresses (listeners.py); RocketMQ ignores it.
+    `advertised_listeners` has the broker's further addresses (listeners.py). `unchanged`: the body
+    has the data version alone, and the topics are those that came with it before; False from a
+    broker that can say so. RocketMQ knows neither field.
     """
 
     broker_name: str
@@ -222,13 +224,19 @@ class RegisterBrokerRequestHeader(Header):
     compressed: bool = False
     body_crc32: Int32 = msgspec.field(default=0, name="bodyCrc32")
     advertised_listeners: str | None = None
+    unchanged: bool | None = None
 
 
 class RegisterBrokerResponseHeader(Header):
-    """Answer to REGISTER_BROKER; a slave learns its master's addresses."""
+    """Answer to REGISTER_BROKER; a slave learns its master's addresses.
+
+    `topics_wanted`, for a broker that sends `unchanged`: the name server lacks topics, and has
+    taken nothing of this registration.
+    """
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    topics_wanted: bool | None = None
 
 
 class UnregisterBrokerRequestHeader(Header):

@@ -33,11 +33,11 @@ FIRST_VERSION_WITH_FILTER_SERVERS = 37
 INFLATED_MAX = FRAME_MAX
 """Bytes that a compressed body may become: as many as one that is not compressed may have."""
 
-TOPICS_MAX = 100_000
-"""Topics of one broker."""
+TOPICS_MAX = 250_000
+"""Topics of one registration."""
 
-TOPIC_BYTES_MAX = FRAME_MAX - (64 << 10)
-"""Most bytes of a broker's topics, by topic_size(): the rest of a frame is for all else."""
+PART_BYTES = 512 << 10
+"""Bytes of topics, by topic_size(), of one of the registrations by which a broker sends them."""
 
 _EMPTY_SIZE = len(fastjson.dumps(TopicConfig("", 0, 0, 0, "", 0))) - len('""""0000')
 _LENGTH = struct.Struct(">i")
@@ -46,7 +46,7 @@ _TOPIC_FIELDS = len(_TOPIC_NAMES)
 
 
 def topic_size(topic: TopicConfig) -> int:
-    """The bytes of a topic in a registration that is not compressed, or in a list of all topics."""
+    """The bytes of a topic in a registration that is not compressed."""
     name = len(fastjson.dumps(topic.topic_name).encode())
     kind = len(fastjson.dumps(topic.topic_filter_type).encode())
     numbers = f"{topic.read_queue_nums}{topic.write_queue_nums}{topic.perm}{topic.topic_sys_flag}"
@@ -111,7 +111,7 @@ def read_registration(body: bytes, version: int, *, compressed: bool) -> Registe
 
 def _check_count(topics: int) -> None:
     if topics > TOPICS_MAX:
-        raise BodyError(f"registration of {topics} topics: {TOPICS_MAX} of a broker are allowed")
+        raise BodyError(f"registration of {topics} topics: {TOPICS_MAX} are allowed")
 
 
 def _sized(piece: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Hashable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -12,14 +12,14 @@ from harness.eventually import eventually
 
 from congreve.base.clock import Clock
 from congreve.base.steps import at_once
-from congreve.base.table_limit import TableFullError
 from congreve.broker import registration
 from congreve.broker.broker import Broker
 from congreve.broker.config import PERM_READ, BrokerConfig
-from congreve.broker.metadata import topics as topics_module
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.registration import NameServerRegistration
+from congreve.namesrv.routes import BrokerIdentity, Master, RouteTable
 from congreve.namesrv.server import NameServer
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     RegisterBrokerBody,
@@ -29,7 +29,7 @@ from congreve.remoting.messages.bodies import (
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.register_body import (
-    TOPIC_BYTES_MAX,
+    PART_BYTES,
     read_registration,
     topic_size,
     write_registration,
@@ -74,6 +74,7 @@ class Recorder:
         self.answer_code = 0
         self.keeps_silent = False
         self.order_topics = b""
+        self.drops_after = 0  # registrations
         self._server = RemotingServer(
             {
                 RequestCode.REGISTER_BROKER: self._register,
@@ -96,10 +97,12 @@ class Recorder:
         for connection in list(self._server.connections):
             connection.abort()
 
-    def _register(self, request: RemotingCommand, _: Connection) -> RemotingCommand | None:
+    def _register(self, request: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         compressed = request.ext_fields["compressed"] == "true"
         body = read_registration(request.body, request.version, compressed=compressed)
         self.registrations.append(body.topic_config_serialize_wrapper)
+        if len(self.registrations) == self.drops_after:
+            connection.abort()
         if self.keeps_silent:
             return None
         return request.reply(self.answer_code, "as configured", body=self.order_topics)
@@ -356,35 +359,80 @@ def test_the_size_of_a_topic_is_what_a_registration_grows_by(topic: TopicConfig)
     assert size(other, topic) - size(other) == topic_size(topic)
 
 
-def test_a_topic_that_no_longer_fits_into_a_registration_is_refused(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    manager = TopicConfigManager(broker_config(), Clock())
-    room = sum(map(topic_size, manager.table.values())) + 2 * topic_size(TopicConfig("T0"))
-    monkeypatch.setattr(topics_module, "TOPIC_BYTES_MAX", room)
-    for name in ("T0", "T1"):
-        manager.update(TopicConfig(name))
-    for _ in range(2):
-        with pytest.raises(TableFullError, match="leave no room for a further one"):
-            manager.update(TopicConfig("T2"))
-    assert caplog.text.count("delete unused topics") == 1
-    manager.update(TopicConfig("T1", perm=PERM_READ))
-    manager.delete("T0")
-    manager.update(TopicConfig("T2"))
-    assert "T2" in manager.table
+def many(manager: TopicConfigManager, count: int) -> None:
+    """Topics that take `count` parts of a registration."""
+    size = topic_size(TopicConfig(f"{0:0100d}"))
+    for number in range((count - 1) * PART_BYTES // size + 1):
+        name = f"{number:0100d}"
+        manager.table[name] = TopicConfig(name)
 
 
-async def test_a_registration_that_fits_into_no_frame_says_so(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """A store of an earlier version may have more topics."""
-    async with Recorder() as recorder:
-        topics = TopicConfigManager(broker_config(recorder.address), Clock())
-        for number in range(TOPIC_BYTES_MAX // 300):
-            name = f"{number:0120d}"
-            topics.table[name] = TopicConfig(name)
-        subject = NameServerRegistration(broker_config(recorder.address), topics, Pieces())
+async def test_many_topics_take_several_registrations_and_the_last_one_has_the_version() -> None:
+    async with Recorder() as server:
+        config = broker_config(server.address)
+        topics = TopicConfigManager(config, Clock())
+        many(topics, 3)
+        subject = NameServerRegistration(config, topics, Pieces())
         await subject.start()
         await subject.stop()
-        assert not recorder.registrations
-    assert "topics take more than the 16777216 bytes of a registration" in caplog.text
+        parts = server.registrations
+        assert len(parts) == 3
+        assert [part.data_version == topics.data_version for part in parts] == [False, False, True]
+        assert parts[0].data_version != parts[1].data_version
+        tables = [part.topic_config_table for part in parts]
+        assert tables[0] | tables[1] | tables[2] == topics.table
+        assert AUTO_CREATE_TOPIC_KEY_TOPIC in tables[2]
+
+
+async def test_a_connection_that_is_lost_between_two_parts_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name server may have started again: it must not take the last part for all topics."""
+    monkeypatch.setattr(registration, "RETRY_S", 0.01)
+    async with Recorder() as server:
+        config = broker_config(server.address)
+        topics = TopicConfigManager(config, Clock())
+        many(topics, 3)
+        server.drops_after = 2
+        subject = NameServerRegistration(config, topics, Pieces())
+        await subject.start()
+        try:
+            await eventually(lambda: len(server.registrations) == 5)
+            again = server.registrations[2:]
+            sent: dict[str, TopicConfig] = {}
+            for part in again:
+                sent |= part.topic_config_table
+            assert sent == topics.table and again[-1].data_version == topics.data_version
+        finally:
+            await subject.stop()
+
+
+async def test_a_name_server_of_ours_gets_only_the_version_until_it_lacks_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registration, "PERIOD_MIN_S", 0.01)
+    monkeypatch.setattr(registration, "PERIOD_MAX_S", 0.01)
+    sent: list[tuple[str, int]] = []
+    take = RouteTable.register
+
+    def noted(
+        self: RouteTable,
+        broker: BrokerIdentity,
+        topics: TopicConfigSerializeWrapper,
+        filter_servers: list[str],
+        channel: Hashable,
+    ) -> Master | None:
+        sent.append((broker.address, len(topics.topic_config_table)))
+        return take(self, broker, topics, filter_servers, channel)
+
+    monkeypatch.setattr(RouteTable, "register", noted)
+    async with NameServer(port=0) as server:
+        config = broker_config(server.address)
+        async with registered(config) as (_, topics):
+            await eventually(lambda: len(sent) >= 4)
+            assert {count for _, count in sent[1:]} == {0}
+            assert set(server.routes.topics().topic_list) == set(topics.table)
+            at_once(server.routes.unregister_steps(config.address))
+            await eventually(lambda: set(server.routes.topics().topic_list) == set(topics.table))
+            topics.update(TopicConfig("T"))
+            await eventually(lambda: server.routes.route("T") is not None)
