@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-threads bench-spark \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-threads bench-spark \
 	clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -26,7 +26,7 @@ $(VENV)/.base: pyproject.toml
 # What tests start besides the toolchains, and the C library of the io_uring backend, where this
 # machine lets us install them; without them parts are left out. The stamp names those that are
 # missing. RUNLEVEL keeps a package from starting its service.
-PACKAGES := liburing-dev etcd-server chromium chromium-driver prometheus
+PACKAGES := liburing-dev etcd-server chromium chromium-driver prometheus xfsprogs
 deps: build/.deps
 build/.deps:
 	mkdir -p build
@@ -152,12 +152,16 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-states soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 
 # Every state of elected groups within the large bounds, in two processes; writes docs/proof.md.
 soak-states: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m proof large
+
+# CUTS power cuts of disks with a real file system, which need root; writes docs/proof.md.
+soak-cuts: $(VENV)/.dev
+	PYTHONPATH=tests:tests/crash:bench $(BIN)/python -m cuts $(or $(CUTS),500)
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
 # to memory. ROUNDS=1000000 SECONDS=60 ONLY=.pyx: so many mutations, within so much CPU for each, of

@@ -9,17 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
+from . import page
 from .bounds import LARGE, SMALL, begin
 from .explorer import Found, explore
 from .group import Bound
 from .mutants import MUTANTS, STATES_MAX, Mutant
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "proof.md"
 MEMORY_FOR = 3_000_000
 """States after which a bound is left, some GB of memory."""
-FROM, TO = "<!-- written by python -m proof -->\n", "<!-- end -->\n"
 
 
 def explored(bound: Bound) -> Found:
@@ -49,9 +47,10 @@ def main(size: str, processes: int = 2) -> int:
     for mutant, found in zip(MUTANTS, found_bugs, strict=True):
         print(f"{mutant.name}: {found}\n")
     killed = sum(bool(found.broken) for found in found_bugs)
-    _write(
+    page.write(
+        "proof",
         [
-            f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, `{size}`: {count:,} states in"
+            f"Last run: {page.today()}, `{size}`: {count:,} states in"
             f" {took:.0f} s of {processes} processes, {count / took:,.0f} a second.",
             "",
             "| members | least in sync | prompt | messages | stops | lost ends | late answers"
@@ -67,7 +66,7 @@ def main(size: str, processes: int = 2) -> int:
                 f"| {mutant.name} | {found.states:,} | {len(found.trace)} |"
                 for mutant, found in zip(MUTANTS, found_bugs, strict=True)
             ),
-        ]
+        ],
     )
     return 0 if killed == len(MUTANTS) and all(row.endswith("| no |") for row in rows) else 1
 
@@ -81,12 +80,6 @@ def _row(bound: Bound, found: Found) -> str:
         f" {found.seconds:.0f} | {found.states / found.seconds:,.0f} |"
         f" {'yes' if found.is_all else 'no'} | {broken} |"
     )
-
-
-def _write(lines: list[str]) -> None:
-    before, _, rest = PAGE.read_text().partition(FROM)
-    _, _, after = rest.partition(TO)
-    PAGE.write_text(before + FROM + "\n".join(lines) + "\n" + TO + after)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +43,15 @@ INTERVALS = {
 class BrokerRuns:
     """The successive processes of one broker on one store, and the history of its clients."""
 
-    def __init__(self, folder: Path, backend: str, policy: str, seed: int, lanes: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        backend: str,
+        policy: str,
+        seed: int,
+        lanes: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.history = History()
         self.namesrv = servers.namesrv("congreve", folder / "namesrv")
         self.broker = servers.broker(
@@ -55,6 +64,7 @@ class BrokerRuns:
                 "networkThreads": str(lanes),
                 "messageDelayLevel": LEVELS,
                 "enablePropertyFilter": "true",
+                **(settings or {}),
             },
         )
         self.namesrv.command += ["--data", str(folder / "namesrv")]
@@ -164,7 +174,10 @@ class BrokerRuns:
         """Start the broker; returns the violations. The next check continues from the state found
         now."""
         self.broker.start()
-        found = self.read()
+        return self.check(self.read())
+
+    def check(self, found: Found) -> list[str]:
+        """The violations in what was read; the next check continues from it."""
         wrong = broken(self.history, found)
         wrong += lookup_faults(self.broker.address, found, self._chance, 3)
         wrong += self._tracebacks()

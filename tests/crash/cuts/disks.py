@@ -1,0 +1,139 @@
+"""Disks that lose power: an ext4 in an image, on a loop device, on a file system that clones files.
+
+A clone of the image is what the disk had at that moment: without what the page cache of ext4 still
+held, and with everything that ext4 has written, flushed or not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+MEBIBYTE = 1 << 20
+CLONING = 1200 * MEBIBYTE
+"""The sparse image of the file system that clones; mkfs.xfs wants 300 MiB at least."""
+SIZE = 384 * MEBIBYTE
+CLONE_NEWNS = 0x00020000  # linux/sched.h
+FICLONE = 0x40049409  # linux/fs.h
+UMOUNT_S = 60.0
+CLONERS = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "btrfs": ["mkfs.btrfs", "-q"]}
+EXT4 = ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+
+
+class NoDisksError(Exception):
+    """This machine cannot make such disks; the text says why."""
+
+
+class Disk:
+    """A mounted ext4; `clone` and `become` are a power cut."""
+
+    def __init__(self, images: Path, path: Path) -> None:
+        self.path = path
+        self._images = images / path.name
+        self._images.mkdir()
+        self._clones = 0
+        self._image = self._images / "0"
+        _make_file(self._image, SIZE)
+        _run(*EXT4, str(self._image))
+        path.mkdir()
+        self._mount()
+
+    def sync(self) -> None:
+        """Write all of it to the image."""
+        _run("sync", "--file-system", str(self.path))
+
+    def clone(self) -> Path:
+        """An image with what the disk has now."""
+        self._clones += 1
+        image = self._images / str(self._clones)
+        with self._image.open("rb") as source, image.open("wb") as target:
+            fcntl.ioctl(target, FICLONE, source.fileno())
+        return image
+
+    def become(self, image: Path) -> None:
+        """Continue with a clone; no process may have a file of the disk open."""
+        self.unmount()
+        self._image.unlink()
+        self._image = image
+        self._mount()
+
+    def unmount(self) -> None:
+        """The loop device goes with it. A killed process may have files open for a moment."""
+        deadline = time.monotonic() + UMOUNT_S
+        while (error := _refusal("umount", str(self.path))) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if error:
+            raise NoDisksError(error)
+
+    def _mount(self) -> None:
+        # The kernel frees the loop device of `-o loop` with the mount. By default ext4 writes all
+        # metadata each 5 s; later, a sync that is missing shows more.
+        _run("mount", "-t", "ext4", "-o", "loop,commit=600", str(self._image), str(self.path))
+
+
+class Disks:
+    """Makes disks; they are mounted for this process and its children only.
+
+    The kernel removes their mounts and loop devices with the last of these processes, whatever ends
+    it. Raises NoDisksError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._disks: list[Disk] = []
+        self._made = 0
+        maker = next((kind for kind, make in CLONERS.items() if shutil.which(make[0])), None)
+        if maker is None or shutil.which(EXT4[0]) is None:
+            raise NoDisksError("not installed: mkfs.xfs or mkfs.btrfs, and mkfs.ext4")
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNS) != 0:
+            raise NoDisksError(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
+        _run("mount", "--make-rprivate", "/")
+        image = folder / "cloning"
+        self._images = folder / "images"
+        self._images.mkdir()
+        _make_file(image, CLONING)
+        _run(*CLONERS[maker], str(image))
+        _run("mount", "-t", maker, "-o", "loop", str(image), str(self._images))
+        image.unlink()  # the loop device keeps it
+
+    def __enter__(self) -> Disks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for disk in self._disks:
+            disk.unmount()
+        _run("umount", str(self._images))
+
+    def add(self) -> Disk:
+        """A new disk, mounted in the folder."""
+        self._made += 1
+        disk = Disk(self._images, self._folder / f"disk-{self._made}")
+        self._disks.append(disk)
+        return disk
+
+    def remove(self, disk: Disk) -> None:
+        """Unmount a disk, and delete its images."""
+        self._disks.remove(disk)
+        disk.unmount()
+        shutil.rmtree(self._images / disk.path.name)
+
+
+def _make_file(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+def _refusal(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"{command[0]}: {done.stderr.strip()}" if done.returncode else ""
+
+
+def _run(*command: str) -> None:
+    if error := _refusal(*command):
+        raise NoDisksError(error)

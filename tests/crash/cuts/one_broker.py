@@ -1,0 +1,108 @@
+"""Power cuts of one broker and its name server, under requests of every kind."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cuts.disks import Disks
+from cuts.power import cut
+from wholebroker.checker import Found
+from wholebroker.history import History
+from wholebroker.lives import BrokerRuns
+
+LIVES = 17
+"""Cuts of one store; the next ones get a new store."""
+SETTINGS = {"eventLoopWatchdogMillis": "0", "flushIntervalCommitLog": "20"}
+
+
+class Cuts(NamedTuple):
+    """What some cuts left: how many acknowledged messages were looked for, and what was wrong.
+
+    Under ASYNC_FLUSH messages may be lost, and only in the end of the log.
+    """
+
+    cuts: int
+    acknowledged: int
+    lost: int
+    wrong: list[str]
+
+
+def cut_broker(
+    disks: Disks,
+    backend: str,
+    policy: str,
+    cuts: int,
+    seed: int,
+    environment: Mapping[str, str] | None = None,
+) -> Cuts:
+    """Cut its power `cuts` times; after each the broker starts with what its disk had."""
+    chance = random.Random(seed)
+    acknowledged = lost = 0
+    wrong: list[str] = []
+    for first in range(0, cuts, LIVES):
+        disk = disks.add()
+        runs = BrokerRuns(disk.path, backend, policy, seed + first, 1, SETTINGS)
+        runs.broker.environment.update(environment or {})
+        with runs:
+            disk.sync()
+            for number in range(first, min(first + LIVES, cuts)):
+                clients = runs.use(chance.uniform(0.05, 1.2))
+                cut([runs.broker, runs.namesrv], [disk])
+                clients.join()
+                runs.namesrv.start()
+                runs.broker.start()
+                found = runs.read()
+                acknowledged += sum(copies.promised for copies in runs.history.copies.values())
+                faults = torn_batches(runs.history, found)
+                if policy != "SYNC_FLUSH":
+                    faults += not_the_end(runs.history, found)
+                    lost += missing(runs.history, found, forgive=True)
+                else:
+                    lost += missing(runs.history, found, forgive=False)
+                faults += runs.check(found)
+                wrong += [f"{backend} {policy} cut {number}: {each}" for each in faults]
+        disks.remove(disk)
+    return Cuts(cuts, acknowledged, lost, wrong)
+
+
+def not_the_end(history: History, found: Found) -> list[str]:
+    """A missing message that the log had before one that is there."""
+    placed = sorted(
+        (copies.physical_offset, key)
+        for key, copies in history.copies.items()
+        if copies.place is not None and copies.promised
+    )
+    there = [(bool(found.by_number.get(key)), *key) for _, key in placed]
+    return [
+        f"{topic} {number} is missing, and {after[1]} {after[2]} behind it is there"
+        for (is_there, topic, number), after in itertools.pairwise(there)
+        if not is_there and after[0]
+    ]
+
+
+def torn_batches(history: History, found: Found) -> list[str]:
+    """Batches of which more is missing than an end; a batch that is the end of the log may be torn.
+
+    Batches whose beginning is there count as no batches from now on: their messages are checked.
+    """
+    wrong = []
+    for topic, numbers in history.batches:
+        there = [number for number in numbers if found.by_number.get((topic, number))]
+        if there != numbers[: len(there)]:
+            wrong.append(f"{topic}: of a batch of {numbers} only {there} are there")
+    history.batches.clear()
+    return wrong
+
+
+def missing(history: History, found: Found, *, forgive: bool) -> int:
+    """How many promised messages are missing; `forgive` promises them no more."""
+    count = 0
+    for key, copies in history.copies.items():
+        fewer = max(0, copies.promised - len(found.by_number.get(key, [])))
+        count += fewer if copies.at_once else 0
+        if forgive:
+            copies.promised -= fewer
+    return count
