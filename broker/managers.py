@@ -66,6 +66,7 @@ class Managers:
         self.pops = Pops(
             *(config, self.metadata, store, self.stats, clock),
             has_members=self.members.consumers.groups.__contains__,
+            pull_retries=self.members.consumers.pull_retries,
         )
         self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)

@@ -11,6 +11,7 @@ from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.subscription import memory_of
+from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.transport.connection import Connection
@@ -33,6 +34,8 @@ class ConsumerGroup(msgspec.Struct):
     subscriptions: dict[str, SubscriptionData] = {}
     subscription_bytes: int = 0
     channels: dict[Connection, ClientChannel] = {}
+    retry_readers: set[Connection] = set()
+    """Those whose members pull the group's retry topic."""
     fingerprint: int = 0
     """The client's hash of the subscriptions, 0 if it sent none (RocketMQ 5: heartbeat v2)."""
 
@@ -74,6 +77,11 @@ class ConsumerGroup(msgspec.Struct):
                 client.client_id,
             )
         self.channels[client.connection] = client
+        retries = retry_topic(self.name)
+        if any(each.topic == retries for each in data.subscription_data_set):
+            self.retry_readers.add(client.connection)
+        else:
+            self.retry_readers.discard(client.connection)
         return known is None
 
 
@@ -164,6 +172,7 @@ class ConsumerManager:
         group = self.groups.get(name)
         if group is None or group.channels.pop(connection, None) is None:
             return
+        group.retry_readers.discard(connection)
         self._memberships -= 1
         del self._groups_of[connection][name]
         if not self._groups_of[connection]:
@@ -191,6 +200,11 @@ class ConsumerManager:
         """The subscription of an online group for a topic, None without one."""
         online = self.groups.get(group)
         return None if online is None else online.subscriptions.get(topic)
+
+    def pull_retries(self, group: str) -> bool:
+        """Whether members of a group pull its retry topic."""
+        online = self.groups.get(group)
+        return online is not None and bool(online.retry_readers)
 
     def groups_of(self, topic: str) -> list[str]:
         """Online groups that subscribe to `topic` (queryTopicConsumeByWho)."""

@@ -23,7 +23,6 @@ from congreve.records.message.pop_offsets import (
     encode_order_counts,
     encode_start_offsets,
 )
-from congreve.records.message.topics import pop_retry_topic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -198,7 +197,7 @@ class PopMessageProcessor:
         for queue_id in asked.queue_ids:
             self._pops.watch(asked.topic, queue_id)
         if not asked.ordered:
-            self._pops.watch(pop_retry_topic(asked.group, asked.topic), 0)
+            self._pops.watch_retries(asked.group, asked.topic)
 
     def _serve_or_hold(self, pop: WaitingPop, poll_ms: int, born_ms: int) -> bool:
         """Let a request wait for what comes from now on; False if too many wait.

@@ -29,9 +29,9 @@ from congreve.records.message.properties import (
     UNIQ_KEY,
 )
 from congreve.records.message.topics import (
-    RETRY_PREFIX,
     dlq_topic,
     pop_retry_topic,
+    pop_retry_topic_v2,
     popped_topic,
     retry_topic,
 )
@@ -63,13 +63,13 @@ class PopRedelivery:
         pop_ms: int,
         host: Host,
         *,
-        pulls: bool = False,
+        topic: str,
         moved: bool = False,
     ) -> bool:
-        """Give the group a message again, and settle it; False if the store refuses the copy.
+        """Give the group a message again, from `topic`, and settle it; False if the store refuses
+        the copy.
 
-        The copy is where members that pull read it if the group `pulls`. One that is only `moved`
-        there was not delivered.
+        One that is only `moved` there was not delivered.
         """
         record = self.stored(window.topic, window.queue_id, offset)
         if record is None:  # it has expired
@@ -77,10 +77,7 @@ class PopRedelivery:
             return True
         if not moved and record.reconsume_times >= self.attempts(window.group):
             return self.bury(window, record, pop_ms)
-        again = _copy(record, window.group, pop_ms, host)
-        if moved:
-            again.reconsume_times = record.reconsume_times
-        copy = fitting(_for_pulls(again, record, window.group) if pulls else again)
+        copy = fitting(_copy(record, window.group, topic, host, None if moved else pop_ms))
         if copy is None:
             logger.error(
                 "message %s of group %s is a dead letter: its properties leave no room for a retry",
@@ -116,15 +113,19 @@ class PopRedelivery:
 
     def settle_copied(self, in_flight: InFlight, journal_end: int) -> None:
         """Settle the messages that have a copy behind the end of the journal."""
-        for group, topic in {(w.group, w.topic) for w in in_flight.all_windows() if w.out}:
-            retry = pop_retry_topic(group, popped_topic(group, topic))
-            for name in (retry, retry_topic(group), dlq_topic(group)):
+        topics = list(self._store.queues.topics())
+        for group in {window.group for window in in_flight.all_windows() if window.out}:
+            popped = pop_retry_topic(group, ""), pop_retry_topic_v2(group, "")
+            names = [topic for topic in topics if topic.startswith(popped)]
+            for name in (*names, retry_topic(group), dlq_topic(group)):
                 self._settle_copied(in_flight, group, name, journal_end)
 
     def _settle_copied(self, in_flight: InFlight, group: str, topic: str, begin: int) -> None:
         offset = self._store.max_offset(topic, 0) - 1
         while (copy := self.stored(topic, 0, offset)) and copy.physical_offset >= begin:
             offset -= 1
+            if copy.properties.get(ORIGIN_GROUP, group) != group:  # its name begins as this one's
+                continue
             place = copy.prepared_offset - 1
             source = self._store.record_at(place) if place >= 0 else None
             if source is not None:
@@ -160,15 +161,18 @@ def _settle_any(window: PopWindow, offset: int) -> None:
             window.settle(offset, pop_ms)
 
 
-def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
+def _copy(record: Record, group: str, topic: str, host: Host, pop_ms: int | None) -> Record:
+    """The copy in a retry topic; without `pop_ms` it is that of a message that was not popped."""
     kept = dict(record.properties)
-    if record.reconsume_times == 0:
-        kept.pop(FIRST_POP_TIME, None)
-    kept.setdefault(FIRST_POP_TIME, str(pop_ms))
+    if pop_ms is not None:
+        if record.reconsume_times == 0:
+            kept.pop(FIRST_POP_TIME, None)
+        kept.setdefault(FIRST_POP_TIME, str(pop_ms))
     kept[ORIGIN_GROUP] = group
-    topic = record.topic
-    if not topic.startswith(RETRY_PREFIX):
-        topic = pop_retry_topic(group, topic)
+    if record.topic != topic == retry_topic(group):  # as of a message that a consumer sends back
+        message_id = offset_message_id(record.store_host, record.physical_offset)
+        kept.setdefault(RETRY_TOPIC, popped_topic(group, record.topic))
+        kept.setdefault(ORIGIN_MESSAGE_ID, message_id)
     return Record(
         topic=topic,
         body=record.body,
@@ -178,16 +182,8 @@ def _copy(record: Record, group: str, pop_ms: int, host: Host) -> Record:
         born_timestamp=record.born_timestamp,
         born_host=host,
         store_host=host,
-        reconsume_times=record.reconsume_times + 1,
+        reconsume_times=record.reconsume_times + (pop_ms is not None),
     )
-
-
-def _for_pulls(copy: Record, record: Record, group: str) -> Record:
-    """The copy for members that pull, as of a message that they send back."""
-    kept = dict(copy.properties)
-    kept.setdefault(RETRY_TOPIC, popped_topic(group, record.topic))
-    kept.setdefault(ORIGIN_MESSAGE_ID, offset_message_id(record.store_host, record.physical_offset))
-    return msgspec.structs.replace(copy, topic=retry_topic(group), properties=kept)
 
 
 def dead_letter_of(record: Record, group: str) -> Record:

@@ -21,11 +21,15 @@ from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Due
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.records.layout import TOPIC_MAX
+from congreve.records.message.properties import RETRY_TOPIC
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     REVIVE_PREFIX,
     pop_retry_topic,
+    pop_retry_topic_v2,
     popped_topic,
+    retry_topic,
 )
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
@@ -42,7 +46,8 @@ CLOCK_STEP_S = 1.0
 """The longest sleep while messages are out: the clock may be set."""
 SAVE_S = 5.0
 PULLED_ONLY_MS = 30_000
-"""How long after its last pop a group with members that pull has no others."""
+"""How long after its last pop a group counts as one that only pulls, and after a pull as one that
+does not only pop."""
 RECENT_BYTES = 64 << 20
 """Before the log's end: they are in memory."""
 MOVED_MS = 1
@@ -65,6 +70,7 @@ class Pops:
         stats: BrokerStats,
         clock: Clock,
         has_members: Callable[[str], bool],
+        pull_retries: Callable[[str], bool],
         limits: PopLimits | None = None,
     ) -> None:
         self._config = config
@@ -73,12 +79,13 @@ class Pops:
         self._groups = metadata.groups
         self._offsets = metadata.offsets
         self._has_members = has_members
+        self._pull_retries = pull_retries
         self._store = store
         self._clock = clock
         self.in_flight = InFlight(limits or PopLimits())
         self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
         self.redelivery = PopRedelivery(metadata, store, stats)
-        self.waiting = WaitingPops(lambda key: (key[1], pop_retry_topic(*key)))
+        self.waiting = WaitingPops(_topics_of)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
         self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out
@@ -263,11 +270,40 @@ class Pops:
         for window in self.in_flight.all_windows():
             topic = popped_topic(window.group, window.topic)
             if topic != window.topic and self._pulls((window.group, topic)):
-                end = self._store.max_offset(window.topic, window.queue_id)
-                end = min(end, window.next + min(ROUND, window.room))
-                if window.next < end:
-                    window.take(numpy.arange(window.next, end), end, MOVED_MS, 0)
+                self._move(window)
         self._set_timer()
+
+    def take_over_retries(self, group: str, topic: str) -> None:
+        """Let pops of a topic get what is in the retry topic of members that pull, if none does.
+
+        It is what such members left, and what consumers sent back.
+        """
+        retries = retry_topic(group)
+        config = self._topics.table.get(retries)
+        if config is None or topic == retries or self._pull_retries(group):
+            return
+        if self._clock.now() - self._pulled_ms.get((group, topic), 0) < PULLED_ONLY_MS:
+            return
+        moved = False
+        for queue_id in range(config.read_queue_nums):
+            end = self._store.max_offset(retries, queue_id)
+            if end > max(self._offsets.query(group, retries, queue_id), 0):
+                moved |= self._move(self.window(group, retries, queue_id, False))
+        if moved:
+            self.changed()
+
+    def _move(self, window: PopWindow) -> bool:
+        """Move what no pop has taken to another retry topic, one round; False if there is none.
+
+        The journal has it before the copies, so that a start settles what was copied.
+        """
+        end = self._store.max_offset(window.topic, window.queue_id)
+        end = min(end, window.next + min(ROUND, window.room))
+        if window.next >= end:
+            return False
+        window.take(numpy.arange(window.next, end), end, MOVED_MS, 0)
+        self.journal.write()
+        return True
 
     def _save(self) -> None:
         self._move_unread()
@@ -336,6 +372,13 @@ class Pops:
         queue = self._store.queues.get(topic, queue_id)
         watch(self._store.log.lock, queue, LOOP_WATCHER)
 
+    def watch_retries(self, group: str, topic: str) -> None:
+        """watch() for all queues from which a group gets messages of a topic again."""
+        for retries in _topics_of((group, topic))[1:]:
+            config = self._topics.table.get(retries)
+            for queue_id in range(0 if config is None else config.read_queue_nums):
+                self.watch(retries, queue_id)
+
     def arrived(self, queue: ConsumeQueue) -> None:
         """Report a new entry of a queue; those for which no pop waits are ignored."""
         if self._used:
@@ -377,9 +420,50 @@ class Pops:
         if due.ordered:  # the next pop takes it again, in place
             self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
             return True
-        pulls = self._pulls((window.group, popped_topic(window.group, window.topic)))
         moved = due.pop_ms == MOVED_MS
-        again = self.redelivery.again
-        return again(
-            window, due.offset, due.pop_ms, self._config.store_host, pulls=pulls, moved=moved
-        )
+        if moved and window.topic == retry_topic(window.group):
+            topic = self._popped_again(due)
+        elif self._pulls((window.group, popped_topic(window.group, window.topic))):
+            topic = retry_topic(window.group)
+        elif window.topic.startswith(RETRY_PREFIX):
+            topic = window.topic
+        else:
+            topic = pop_retry_topic(window.group, window.topic)
+        host = self._config.store_host
+        return self.redelivery.again(window, due.offset, due.pop_ms, host, topic=topic, moved=moved)
+
+    def _popped_again(self, due: Due) -> str:
+        """The topic from which pops get a message that is in the retry topic of members that pull.
+
+        One whose topic is not known comes with the topic that the group popped last. The window is
+        there if members that pull come back.
+        """
+        group, window = due.window.group, due.window
+        record = self.redelivery.stored(window.topic, window.queue_id, due.offset)
+        topic = "" if record is None else record.properties.get(RETRY_TOPIC, "")
+        if not self._can_pop_again(group, topic):
+            known = [
+                (popped_ms, each)
+                for (name, each), popped_ms in self._popped_ms.items()
+                if name == group and each != window.topic
+            ]
+            if not known:
+                return window.topic
+            _, topic = max(known)
+        self._popped_ms.setdefault((group, topic), 0)
+        retries = pop_retry_topic(group, topic)
+        self.window(group, retries, 0, False)
+        return retries
+
+    def _can_pop_again(self, group: str, topic: str) -> bool:
+        """Whether there is a topic, and a retry topic of it can be."""
+        if topic not in self._topics.table or topic.startswith(RETRY_PREFIX):
+            return False
+        return len(pop_retry_topic(group, topic).encode()) <= TOPIC_MAX
+
+
+def _topics_of(key: Key) -> tuple[str, ...]:
+    """The topics in which a group's messages of a topic are; the first is the topic itself."""
+    group, topic = key
+    again = pop_retry_topic(group, topic), pop_retry_topic_v2(group, topic), retry_topic(group)
+    return topic, *again

@@ -20,7 +20,7 @@ from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.properties import POP_CK
-from congreve.records.message.topics import pop_retry_topic
+from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
 from congreve.records.record import decode_records, encode_record, queue_offsets
 
 RETRY_FIRST_PERCENT = 20
@@ -144,14 +144,21 @@ class PopTaking:
             self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
             for queue_id in asked.queue_ids
         ]
-        return windows if asked.ordered else [*windows, self._retries(asked)]
+        return windows if asked.ordered else [*windows, *self._retries(asked)]
 
-    def _retries(self, asked: Asked) -> PopWindow:
-        return self._pops.window(asked.group, pop_retry_topic(asked.group, asked.topic), 0, False)
+    def _retries(self, asked: Asked) -> list[PopWindow]:
+        """Those of the group's retry topics, the second one only if a broker of RocketMQ 5 has
+        written it."""
+        self._pops.take_over_retries(asked.group, asked.topic)
+        topics = [pop_retry_topic(asked.group, asked.topic)]
+        if (second := pop_retry_topic_v2(asked.group, asked.topic)) in self._topics.table:
+            topics.append(second)
+        return [self._pops.window(asked.group, topic, 0, False) for topic in topics]
 
     def _take_retries(self, asked: Asked, result: PopResult) -> None:
-        window = self._retries(asked)
-        self._take_from(asked, window, MessageFilter(), PoppedFrom.RETRY_TOPIC, result)
+        for window in self._retries(asked):
+            kind = PoppedFrom.of(window.topic)
+            self._take_from(asked, window, MessageFilter(), kind, result)
 
     def _take_from(
         self,
@@ -200,7 +207,7 @@ class PopTaking:
                 body = b"".join(found.buffers)
                 offsets = queue_offsets(body)
                 if kind is not PoppedFrom.TOPIC:
-                    body = self._as_original(body, asked, offsets[0], result.pop_ms)
+                    body = self._as_original(body, asked, kind, offsets[0], result.pop_ms)
                 try:
                     window.take(
                         numpy.array(offsets, int64),
@@ -223,7 +230,9 @@ class PopTaking:
         self._pops.waiting.wake((asked.group, asked.topic))  # its scan continues then
         return None
 
-    def _as_original(self, body: bytes, asked: Asked, first: int, pop_ms: int) -> bytes:
+    def _as_original(
+        self, body: bytes, asked: Asked, kind: PoppedFrom, first: int, pop_ms: int
+    ) -> bytes:
         """Records of the retry topic as those of the topic that the client asked for."""
         pieces = []
         for record in decode_records(body):
@@ -232,7 +241,7 @@ class PopTaking:
                 pop_ms=pop_ms,
                 invisible_ms=asked.invisible_ms,
                 revive_queue_id=REVIVE_QUEUE_ID,
-                kind=PoppedFrom.RETRY_TOPIC,
+                kind=kind,
                 broker_name=self._broker_name,
                 queue_id=record.queue_id,
                 offset=record.queue_offset,

@@ -112,8 +112,12 @@ def pop_retry_topic(group: str, topic: str) -> str:
 
 
 def popped_topic(group: str, topic: str) -> str:
-    """The topic whose messages a group's pop_retry_topic() has; any other topic itself."""
-    return topic.removeprefix(pop_retry_topic(group, ""))
+    """The topic whose messages a group's pop_retry_topic() has, under either form of its name; any
+    other topic itself."""
+    for first_part in (pop_retry_topic(group, ""), pop_retry_topic_v2(group, "")):
+        if topic.startswith(first_part):
+            return topic.removeprefix(first_part)
+    return topic
 
 
 def pop_retry_topic_v2(group: str, topic: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from congreve.records.message.message import Record
+from congreve.records.message.pop_handle import PoppedFrom
 from congreve.records.record import decode_records
 from congreve.remoting.messages.command import RemotingCommand
 
@@ -61,9 +62,9 @@ def popped(answer: RemotingCommand, topic: str, group: str, broker_name: str) ->
                     *(kind, broker_name, queue_id, offset),
                 )
             )
-            if kind == "1":
+            if kind != "0":
                 assert record.properties["POP_CK"] == handle
-            real = f"%RETRY%{group}_{topic}" if kind == "1" else topic
+            real = PoppedFrom.parse(kind).topic(group, topic)
             count = counts.get(f"qo{queue_id}%{offset}", 0)
             found.append(Popped(record, real, int(queue_id), int(offset), handle, count))
     assert next(records, None) is None

@@ -2,7 +2,10 @@
 
 import asyncio
 
+from congreve.broker.broker import Broker
+from congreve.records.message.message import Record
 from congreve.records.record import decode_records
+from congreve.remoting.messages import fastjson
 
 from ..tool import PULL_FIELDS, Tool, commit, config_of, running
 from .popping import OK, Member
@@ -17,6 +20,127 @@ async def pull(tool: Tool, topic: str, offset: int) -> list:
 async def beginning(tool: Tool, topic: str = "T") -> int:
     fields = {"consumerGroup": "G", "topic": topic, "queueId": "0"}
     return int((await tool.ask(14, fields)).ext_fields["offset"])
+
+
+def sent_back(broker: Broker, topic: str | None, body: bytes, retries: str = "%RETRY%G") -> None:
+    """A message in a retry topic, as a consumer sends it back."""
+    broker.managers.metadata.topics.create_internal(retries, 1)
+    put = broker.store.put(
+        Record(
+            topic=retries,
+            body=body,
+            properties={} if topic is None else {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": "id"},
+            reconsume_times=1,
+            born_host=("127.0.0.1", 1),
+            store_host=("127.0.0.1", 1),
+        )
+    )
+    assert put.status.name == "PUT_OK"
+
+
+async def heart_beat(tool: Tool, *topics: str) -> None:
+    """That of a member of group G which pulls these topics."""
+    subscriptions = [
+        {"topic": topic, "subString": "*", "subVersion": 5, "tagsSet": []} for topic in topics
+    ]
+    member = {
+        "groupName": "G",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
+    body = {"clientID": "c", "consumerDataSet": [member], "producerDataSet": []}
+    assert (await tool.ask(34, body=fastjson.dumps(body).encode())).code == OK
+
+
+async def test_pops_get_what_members_that_pulled_have_sent_back(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.create_topic("U", queues=1)
+        sent_back(broker, "T", b"1")
+        sent_back(broker, "U", b"2")
+        sent_back(broker, "%RETRY%G", b"3")
+        member = Member(tool)
+        waiting = asyncio.create_task(member.pop_all(2, pollTime=20_000))
+        found = await asyncio.wait_for(waiting, 20)
+        assert sorted(each.body for each in found) == [b"1", b"3"]
+        assert {(each.topic, each.record.topic) for each in found} == {("%RETRY%G_T", "T")}
+        assert {each.record.reconsume_times for each in found} == {1}
+        sent_back(broker, None, b"4")
+        (last,) = await asyncio.wait_for(member.pop(pollTime=20_000), 20)
+        for message in (*found, last):
+            assert await member.ack(message) == OK
+        (other,) = await Member(tool, topic="U").pop(pollTime=5_000)
+        assert (other.body, other.topic) == (b"2", "%RETRY%G_U")
+        assert broker.managers.metadata.offsets.query("G", "%RETRY%G", 0) == 4
+        assert await member.pop(pollTime=300) == []
+
+
+async def test_a_member_that_pulls_its_retry_topic_keeps_it(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await heart_beat(tool, "T", "%RETRY%G")
+        sent_back(broker, "T", b"x")
+        member = Member(tool)
+        assert await member.pop(pollTime=300) == []
+        (message,) = await pull(tool, "%RETRY%G", 0)
+        assert message.body == b"x"
+        await heart_beat(tool, "T")  # it pops from now on
+        (again,) = await member.pop(pollTime=5_000)
+        assert again.body == b"x"
+
+
+async def test_what_was_taken_over_goes_back_to_members_that_pull(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.create_topic("U", queues=1)
+        sent_back(broker, "U", b"x")
+        await Member(tool).pop(pollTime=300)
+        assert broker.store.max_offset("%RETRY%G_U", 0) == 1
+        await heart_beat(tool, "U", "%RETRY%G")
+        await beginning(tool, "U")
+        broker.managers.pops._save()  # what is done every five seconds
+        while broker.store.max_offset("%RETRY%G", 0) < 2:
+            await asyncio.sleep(0.05)
+        (again,) = await pull(tool, "%RETRY%G", 1)
+        assert (again.body, again.reconsume_times) == (b"x", 1)
+        assert again.properties["RETRY_TOPIC"] == "U"
+
+
+async def test_a_message_that_was_taken_over_comes_once_after_a_kill(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await Member(tool).pop()
+        sent_back(broker, "T", b"x")
+        pops = broker.managers.pops
+        pops.take_over_retries("G", "T")
+        pops.journal.write = lambda: True
+        while broker.store.max_offset("%RETRY%G_T", 0) < 1:
+            await asyncio.sleep(0.05)
+        pops.journal.writer.changed = lambda: 0
+    async with running(config_of(tmp_path)) as (tool, broker):
+        (again,) = await Member(tool).pop(pollTime=5_000)
+        assert again.body == b"x"
+        assert await Member(tool).ack(again) == OK
+        assert await Member(tool).pop(pollTime=600) == []
+
+
+async def test_the_retry_topic_of_the_second_form_is_read(tmp_path):
+    second = "%RETRY%G+T"
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        sent_back(broker, "T", b"x", second)
+        member = Member(tool)
+        (message,) = await member.pop(invisibleTime=200)
+        assert (message.body, message.topic, message.record.topic) == (b"x", second, "T")
+        (again,) = await member.pop(pollTime=5_000)
+        assert (again.topic, again.record.reconsume_times) == (second, 2)
+        assert await member.batch_ack(again, offsets=[again.offset]) == OK
+        assert await member.pop(pollTime=300) == []
+        assert (await tool.ask(215, {"topic": "T"})).code == OK
+        assert second not in broker.managers.metadata.topics.table
 
 
 async def test_a_member_that_pulls_gets_what_was_out_from_the_retry_topic(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.drivers import Driver
 
-from congreve.client import Message, Producer
+from congreve.client import Message, Producer, ReceivedMessage, ShareConsumer
 
 COUNT = 200
 LIMIT_S = 90.0
@@ -176,6 +176,33 @@ def test_a_group_switches_between_pop_and_pull(
     wait(lambda: len(members.bodies()) == len(sent))
     popped = Counter(each["popped"] for each in members.seen())
     assert popped[True] and popped[False], popped
+
+
+def test_what_a_pulling_member_sent_back_comes_to_pops(
+    cluster: Cluster, members: Members, topic: str, group: str
+) -> None:
+    members.start(pop=False, failures=1)
+    sent = send(cluster, topic, 0, 5)
+    wait(lambda: members.bodies() == Counter(sent))
+    members.stop()  # its messages come again after ten seconds
+    members.ids.clear()
+
+    async def receive() -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        async with (
+            asyncio.timeout(LIMIT_S),
+            ShareConsumer(cluster.namesrv.address, group=group, topics={topic: "*"}) as consumer,
+        ):
+            while len(found) < 5:
+                found += await consumer.receive()
+            await consumer.ack(found)
+            assert await consumer.receive(wait_s=1) == []
+        return found
+
+    found = asyncio.run(receive())
+    assert Counter(message.body.decode() for message in found) == Counter(sent)
+    assert {message.reconsume_times for message in found} == {1}
+    assert {message.topic for message in found} == {topic}
 
 
 def test_filters(cluster: Cluster, members: Members, topic: str) -> None:
