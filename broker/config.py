@@ -21,6 +21,7 @@ from congreve.broker.config_parts import (
     ElectionConfig,
     LakeConfig,
     LimitsConfig,
+    PopConfig,
     ReplicationConfig,
     TlsConfig,
     camel,
@@ -229,6 +230,7 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     election: ElectionConfig = msgspec.field(default_factory=ElectionConfig)
     console: ConsoleConfig = msgspec.field(default_factory=ConsoleConfig)
     lake: LakeConfig = msgspec.field(default_factory=LakeConfig)
+    pops: PopConfig = msgspec.field(default_factory=PopConfig)
     limits: LimitsConfig = msgspec.field(default_factory=LimitsConfig)
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
 
@@ -368,6 +370,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "election": ElectionConfig,
     "console": ConsoleConfig,
     "lake": LakeConfig,
+    "pops": PopConfig,
     "limits": LimitsConfig,
 }
 

@@ -217,6 +217,18 @@ class LakeConfig(Part, rename=_after("lake")):
             raise ConfigError(f"lakePartition={self.partition!r}; use day or hour")
 
 
+class PopConfig(Part):
+    """Pops: messages that are handed out one by one. (RocketMQ 5: BrokerConfig.)"""
+
+    pop_from_retry_probability: Annotated[int, Range(0, 100), Change.NOW] = 20
+    """How many of 100 pops look first for messages that come again; the others look last for them;
+    of RocketMQ 5."""
+    pop_from_retry_probability_for_priority: Annotated[int, Range(0, 100), Change.NOW] = 0
+    """The same for pops that take messages by priority; of RocketMQ 5."""
+    priority_order_asc: Annotated[bool, Change.NOW] = True
+    """Whether a larger number is a higher priority; of RocketMQ 5."""
+
+
 class LimitsConfig(Part):
     """Limits of what grows with clients' requests and connections."""
 

@@ -107,6 +107,9 @@ def check_message(message: Message, body_max: int) -> None:
         raise InvalidMessageError(f"delay level {level!r}: 0 to {INT32_MAX} is expected")
     if not isinstance(due_ms, int) or due_ms < 0:
         raise InvalidMessageError(f"deliver_ms {due_ms!r}: a time in ms since 1970 is expected")
+    priority = message.priority
+    if priority is not None and not (isinstance(priority, int) and 0 <= priority <= INT32_MAX):
+        raise InvalidMessageError(f"priority {priority!r}: 0 to {INT32_MAX} is expected")
     if not isinstance(flag, int) or not ~INT32_MAX <= flag <= INT32_MAX:
         raise InvalidMessageError(f"flag {flag!r}: a 32-bit number is expected")
     if not isinstance(message.wait, bool):
@@ -142,6 +145,10 @@ def checked_batch(messages: Iterable[Message], body_max: int) -> list[Message]:
             raise InvalidMessageError(
                 f"delay level {message.delay_level}, delivery at {message.deliver_ms}:"
                 " a batch cannot be delayed"
+            )
+        if message.priority is not None:
+            raise InvalidMessageError(
+                f"priority {message.priority}: a batch goes to one queue, send its messages singly"
             )
     if first.topic.startswith(RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot go to the retry topic {first.topic}")

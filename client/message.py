@@ -20,8 +20,9 @@ class Message(msgspec.Struct, kw_only=True):
     """A message to send; sending does not change it (RocketMQ: Message).
 
     `keys` are separated by spaces, `delay_level` counts from 1 (0: no delay), `deliver_ms` is a
-    time of delivery in ms since 1970 (0: at once; for Congreve and RocketMQ 5), the user defines
-    the meaning of `flag`, and `wait` asks the broker to answer only after the flush and the
+    time of delivery in ms since 1970 (0: at once; for Congreve and RocketMQ 5), `priority` counts
+    from 0 and chooses the queue (None: no priority; for Congreve and RocketMQ 5.4), the user
+    defines the meaning of `flag`, and `wait` asks the broker to answer only after the flush and the
     replication that it is configured for.
     """
 
@@ -32,6 +33,7 @@ class Message(msgspec.Struct, kw_only=True):
     properties: dict[str, str] = {}
     delay_level: int = 0
     deliver_ms: int = 0
+    priority: int | None = None
     flag: int = 0
     wait: bool = True
 

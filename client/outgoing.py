@@ -11,7 +11,15 @@ from congreve.client.message import Message
 from congreve.records.batches.batch import batch_element
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
-from congreve.records.message.properties import DELAY, KEYS, TAGS, TIMER_DELIVER_MS, UNIQ_KEY, WAIT
+from congreve.records.message.properties import (
+    DELAY,
+    KEYS,
+    PRIORITY,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    WAIT,
+)
 from congreve.records.message.property_codec import encode_properties
 from congreve.remoting.messages.codes import RequestCode
 
@@ -133,6 +141,8 @@ def encoded_properties(
         properties[DELAY] = str(message.delay_level)
     if message.deliver_ms:
         properties[TIMER_DELIVER_MS] = str(message.deliver_ms)
+    if message.priority is not None:
+        properties[PRIORITY] = str(message.priority)
     if message.tags:
         properties[TAGS] = message.tags
     try:

@@ -146,6 +146,9 @@ class NodeSettings(TypedDict, total=False):
     pairAddress: str
     pairBrokerName: str
     pollMicrosAfterRequest: int
+    popFromRetryProbability: int
+    popFromRetryProbabilityForPriority: int
+    priorityOrderAsc: bool
     rebalanceLockMaxLiveTime: int
     regionId: str
     registerBrokerTimeoutMills: int

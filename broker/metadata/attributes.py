@@ -11,6 +11,10 @@ from congreve.remoting.messages.codes import ResponseCode
 MESSAGE_TYPE = "message.type"
 MIXED = "MIXED"
 """The message type that RocketMQ refuses unless enableMixedMessageType is set."""
+PRIORITY = "PRIORITY"
+"""The message type of a topic whose pops take the messages of the highest priority first."""
+PRIORITY_FACTOR = "priority.factor"
+"""How many of 100 pops of a group do so."""
 VALUE_MAX = 255
 """Characters of an attribute that may have any value."""
 
@@ -82,7 +86,7 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "lite.topic.expiration": Attribute(_Number(-1, 43_200)),
 }
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
-    "priority.factor": Attribute(_Number(0, 100)),
+    PRIORITY_FACTOR: Attribute(_Number(0, 100)),
     "lite.bind.topic": Attribute(_Text()),
     "lite.sub.model": Attribute(_OneOf("Shared, Exclusive")),
     "lite.sub.reset.offset.exclusive": Attribute(_Flag()),

@@ -32,7 +32,7 @@ def pop_processors(
     pops.journal.group_commit = group_commit
     subscriptions = PullSubscriptions(config, consumers, metadata.filters)
     checks = PopChecks(config, metadata, subscriptions, clock)
-    taking = PopTaking(metadata, store, stats, pops, clock, config.broker_name)
+    taking = PopTaking(metadata, store, stats, pops, clock, config)
     return (
         PopMessageProcessor(pops, checks, taking, subscriptions, quota, clock),
         AckMessageProcessor(pops, checks, store, clock),

@@ -9,7 +9,9 @@ from numpy import int64
 from numpy.typing import NDArray
 
 from congreve.base.clock import Clock
+from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.attributes import MESSAGE_TYPE, PRIORITY, PRIORITY_FACTOR
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pop.redelivery import PopRedelivery
@@ -23,8 +25,6 @@ from congreve.records.message.properties import POP_CK
 from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
 from congreve.records.record import decode_records, encode_record, queue_offsets
 
-RETRY_FIRST_PERCENT = 20
-"""How often a pop looks into the retry topic first (popFromRetryProbability)."""
 SCANS_MAX = 64
 """Reads of one queue by one pop, each of which found no message that its filter wants."""
 REVIVE_QUEUE_ID = 0
@@ -88,27 +88,28 @@ class PopTaking:
         stats: BrokerStats,
         pops: Pops,
         clock: Clock,
-        broker_name: str,
+        config: BrokerConfig,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._topics = metadata.topics
+        self._groups = metadata.groups
         self._store = store
         self._stats = stats
         self._pops = pops
         self._redelivery: PopRedelivery = pops.redelivery
         self._clock = clock
-        self._broker_name = broker_name
+        self._config = config
         self._pick = pick
 
     def take(self, asked: Asked) -> PopResult:
         """Take up to `most` messages; none is given to another pop before its time is over."""
         result = PopResult(pop_ms=self._clock.now(), taken=[])
         self._pops.note_pop((asked.group, asked.topic))
-        retry_first = self._pick(100) < RETRY_FIRST_PERCENT
+        by_priority = self._is_by_priority(asked)
+        retry_first = self._pick(100) < self._retries_first(by_priority)
         if retry_first and not asked.ordered:
             self._take_retries(asked, result)
-        start = self._pick(len(asked.queue_ids))
-        for queue_id in asked.queue_ids[start:] + asked.queue_ids[:start]:
+        for queue_id in self._in_turn(asked.queue_ids, by_priority):
             window = self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
             self._take_from(asked, window, asked.wanted, PoppedFrom.TOPIC, result)
         if not retry_first and not asked.ordered:
@@ -116,6 +117,26 @@ class PopTaking:
         if result.taken:
             self._pops.changed()
         return result
+
+    def _is_by_priority(self, asked: Asked) -> bool:
+        """Whether a pop takes the highest priority first: a group may have that for some pops."""
+        attributes = self._topics.table[asked.topic].attributes or {}
+        if asked.ordered or attributes.get(MESSAGE_TYPE) != PRIORITY:
+            return False
+        factor = self._groups.table[asked.group].attributes.get(PRIORITY_FACTOR, "100")
+        return self._pick(100) < int(factor)
+
+    def _retries_first(self, by_priority: bool) -> int:
+        pops = self._config.pops
+        if by_priority:
+            return pops.pop_from_retry_probability_for_priority
+        return pops.pop_from_retry_probability
+
+    def _in_turn(self, queue_ids: tuple[int, ...], by_priority: bool) -> tuple[int, ...]:
+        if by_priority:
+            return queue_ids[::-1] if self._config.pops.priority_order_asc else queue_ids
+        start = self._pick(len(queue_ids))
+        return queue_ids[start:] + queue_ids[:start]
 
     def give_back(self, result: PopResult) -> None:
         """Let the messages of a pop whose answer was lost come again now."""
@@ -242,7 +263,7 @@ class PopTaking:
                 invisible_ms=asked.invisible_ms,
                 revive_queue_id=REVIVE_QUEUE_ID,
                 kind=kind,
-                broker_name=self._broker_name,
+                broker_name=self._config.broker_name,
                 queue_id=record.queue_id,
                 offset=record.queue_offset,
             )

@@ -8,7 +8,7 @@ from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
-    CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC,
+    CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRIORITY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC,
     SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
     TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT,
     is_set_by_brokers, put_name, put_next_name,
@@ -19,7 +19,10 @@ from congreve.remoting.wire.byte_text cimport put, put_decimal
 
 cdef inline bint is_extraordinary(const uint8_t *name, Py_ssize_t length) noexcept nogil:
     """Names that only the Python handlers serve; CLUSTER is set by the broker."""
-    return is_text(name, length, CLUSTER) or is_text(name, length, INNER_MULTI_DISPATCH)
+    return (
+        is_text(name, length, CLUSTER) or is_text(name, length, INNER_MULTI_DISPATCH)
+        or is_text(name, length, PRIORITY)
+    )
 
 
 cdef inline bint is_of_parking(const uint8_t *name, Py_ssize_t length) noexcept nogil:

@@ -3,12 +3,14 @@
 import random
 from collections.abc import Callable
 
+from congreve.base.numbers import java_integer
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.checks import attempts_of
 from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
+from congreve.broker.send.sent_puts import message_type
 from congreve.engine.config import StoreConfig
 from congreve.records.errors import RecordError
 from congreve.records.layout import PROPERTIES_MAX
@@ -24,6 +26,8 @@ from congreve.remoting.messages.headers import SendMessageRequestHeader
 from congreve.remoting.transport.connection import Connection
 
 MULTI_TAG = "MULTI_TAG"
+NORMAL = "normal"
+"""The type of messages that may have a priority, which chooses their queue."""
 
 
 class SentRecords:
@@ -57,6 +61,11 @@ class SentRecords:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = self._random_queue(topic)
+        if not header.batch and _priority(stored) >= 0:
+            if message_type(stored) == NORMAL:
+                queue_id = max(min(_priority(stored), topic.write_queue_nums - 1), 0)
+            else:
+                del stored[properties.PRIORITY]
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG:
             sys_flag |= SysFlag.MULTI_TAGS
@@ -126,3 +135,9 @@ class SentRecords:
         if record.topic != header.topic:
             self._topics.create_internal(record.topic, 1)
         return record
+
+
+def _priority(stored: dict[str, str]) -> int:
+    """The priority of a message, below 0 without one (RocketMQ 5: Message.getPriority)."""
+    number = java_integer(stored.get(properties.PRIORITY, ""), 32)
+    return -1 if number is None else number

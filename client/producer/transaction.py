@@ -99,7 +99,7 @@ class TransactionProducer(Producer):
         """
         seconds = self.seconds(timeout_s)
         check_message(message, self.max_message_size)
-        message = msgspec.structs.replace(message, delay_level=0, deliver_ms=0)
+        message = msgspec.structs.replace(message, delay_level=0, deliver_ms=0, priority=None)
         system = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
         outgoing = self._prepare(message, system=system)
         outgoing.sys_flag |= SysFlag.TRANSACTION_PREPARED

@@ -38,6 +38,7 @@ READ_BYTES = 64 * 1024
 @click.option("-q", "--queue", metavar="[BROKER:]ID", help="Only to this queue.")
 @click.option("--delay-level", type=click.IntRange(0), default=0, help="RocketMQ's delay level.")
 @click.option("--at", "deliver_ms", type=Time(), default=0, help="Deliver then: a time, or +10m.")
+@click.option("--priority", type=click.IntRange(0), help="Priority from 0 upwards.")
 @cluster_options
 @output_option
 def send(
@@ -49,6 +50,7 @@ def send(
     queue: str | None,
     delay_level: int,
     deliver_ms: int,
+    priority: int | None,
     namesrv: str,
     output: str,
 ) -> None:
@@ -61,6 +63,7 @@ def send(
         properties=dict(properties),
         delay_level=delay_level,
         deliver_ms=deliver_ms,
+        priority=priority,
     )
     # fsencode restores the bytes of the argument as the shell passed them.
     bodies = lines() if message is None else [[os.fsencode(message)]]
@@ -118,8 +121,8 @@ def send_bodies(
     """
     from msgspec.structs import replace
 
-    # A batch has neither a delay nor a time, and a message of maximum size does not fit into one.
-    alone = bool(pattern.delay_level or pattern.deliver_ms)
+    # A batch has no delay, time or priority, and a message of maximum size does not fit into one.
+    alone = bool(pattern.delay_level or pattern.deliver_ms) or pattern.priority is not None
     sent = 0
     # A sync producer, because reading stdin would block the event loop of an async one.
     with SyncProducer(namesrv, group=GROUP, **connection()) as producer:

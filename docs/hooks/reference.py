@@ -28,6 +28,7 @@ TITLES = {
     "tls": "Encryption",
     "console": "Web console",
     "lake": "Topics as tables",
+    "pops": "POP",
     "limits": "Limits",
 }
 """The heading of each part of broker.conf, in the order of the page."""

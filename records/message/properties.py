@@ -10,6 +10,9 @@ DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
 
+# From 0 upwards; the queue of a message follows from it (RocketMQ 5.4).
+PRIORITY = "_SYS_MSG_PRIORITY_"
+
 # The delivery time of a message (RocketMQ 5): the sender's three forms, and the broker's result.
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
