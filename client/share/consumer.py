@@ -18,6 +18,7 @@ from congreve.client.receipt import Receipt
 from congreve.client.share.columns import ReceivedColumns, to_columns
 from congreve.client.share.in_flight import InFlight
 from congreve.client.share.member import ShareMember, ShareOptions
+from congreve.client.share.orderly import OrderlyWorkers
 from congreve.client.share.popping import Popped, Popper
 from congreve.client.share.receiving import Receiving
 from congreve.client.share.settings import INVISIBLE_MAX_S, POP_MAX
@@ -57,6 +58,12 @@ class ShareConsumer(ShareMember):
     `topics`, listeners, `hooks` and `metrics` are those of PushConsumer, other options those of
     GroupClient; `consume_from` is FIRST_OFFSET or LAST_OFFSET. Needs Congreve or RocketMQ 5.
 
+    With `orderly` the messages of each queue come in their order, and of what was received of a
+    queue all must be settled, or its time be over, before the broker hands out more of it. What is
+    not settled comes again in its place. A listener gets the messages of a queue one after another;
+    one that it fails on holds the others, is tried again here, and goes to the dead letter queue
+    after settings.max_reconsume_times.
+
     Methods raise BrokerError when a broker refuses, RemotingError when it does not answer; a
     message is not settled then. (RocketMQ 5: SimpleConsumer, DefaultMQPushConsumer.)
     """
@@ -83,7 +90,10 @@ class ShareConsumer(ShareMember):
             invisible_s=settings.invisible_s,
             keep_s=settings.consume_timeout_s,
         )
-        popper = Popper(self, self.subscriptions, settings.invisible_s, self.consume_from)
+        popper = Popper(
+            *(self, self.subscriptions, settings.invisible_s, self.consume_from),
+            orderly=self.orderly,
+        )
         self._receiving = Receiving(popper, self._targets, self._in_flight)
         self._sending_back = SendBack(self, settings.attempts)
         self._workers: Workers | None = None
@@ -109,7 +119,8 @@ class ShareConsumer(ShareMember):
             group=unwrap(self.namespace, self.group),
             timeout_s=settings.consume_timeout_s,
         )
-        return Workers(
+        kind = OrderlyWorkers if self.orderly else Workers
+        return kind(
             settings, listening, self._in_flight, self._settling, self.stats, self.dead_letter
         )
 

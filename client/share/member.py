@@ -31,6 +31,7 @@ class ShareOptions(ConsumerOptions, total=False):
     DefaultMQPushConsumer)."""
 
     consume_from: ConsumeFrom
+    orderly: bool
     settings: ShareSettings | None
     metrics: ConsumerMetrics | None
 
@@ -48,6 +49,7 @@ class ShareMember(GroupClient):
         group: str,
         topics: Mapping[str, str | Sql],
         consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
+        orderly: bool = False,
         settings: ShareSettings | None = None,
         metrics: ConsumerMetrics | None = None,
         **options: Unpack[ConsumerOptions],
@@ -55,6 +57,7 @@ class ShareMember(GroupClient):
         check_type("topics", topics, Mapping)
         check_type("settings", settings, ShareSettings, NoneType)
         check_type("consume_from", consume_from, ConsumeFrom)
+        check_type("orderly", orderly, bool)
         if consume_from is ConsumeFrom.TIMESTAMP:
             raise InvalidSettingError(
                 f"consume_from is {consume_from!r}: a share consumer begins at the first or the"
@@ -65,6 +68,7 @@ class ShareMember(GroupClient):
         super().__init__(namesrv, group=group, **options)
         self.settings = settings or ShareSettings()
         self.consume_from = consume_from
+        self.orderly = orderly
         self.stats = ConsumeStats(metrics)
         names = {wrap(self.namespace, topic): wanted for topic, wanted in topics.items()}
         self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in names.items()}

@@ -1,6 +1,9 @@
 """Asks a broker for messages and reads its answer (RocketMQ 5: processPopResponse)."""
 
 import time
+import uuid
+from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,9 +16,15 @@ from congreve.client.settings import ConsumeFrom
 from congreve.client.subscription import Subscription
 from congreve.client.transport.route import MASTER_ID
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
-from congreve.records.message.pop_offsets import decode_message_offsets, decode_start_offsets
+from congreve.records.message.pop_offsets import (
+    PoppedMessage,
+    PoppedQueue,
+    decode_message_offsets,
+    decode_order_counts,
+    decode_start_offsets,
+)
 from congreve.records.message.properties import POP_CK
-from congreve.remoting.errors import HeaderError
+from congreve.remoting.errors import HeaderError, RemotingError
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_headers import (
@@ -29,6 +38,8 @@ ALL_QUEUES = -1
 """The queue id of a pop that takes messages of any queue."""
 LATE_S = 10.0
 """How much later than asked for a broker may answer (RocketMQ 5: PopRequest)."""
+LOST_MAX = 64
+"""Ordered pops of a queue whose answers were lost, and which are asked again."""
 _NOTHING = (ResponseCode.POLLING_TIMEOUT, ResponseCode.POLLING_FULL)
 
 
@@ -38,6 +49,8 @@ class Popped(msgspec.Struct):
     queue: MessageQueue
     body: bytes
     receipts: list[Receipt]
+    attempts: Mapping[PoppedQueue | PoppedMessage, int] = {}
+    """How often messages of ordered pops were handed out before."""
 
     def messages(
         self, subscription: Subscription, namespace: str | None
@@ -60,11 +73,18 @@ class Popped(msgspec.Struct):
             if receipt is None:
                 raise HeaderError(f"the answer to a pop has no offset for its {message}")
             message.hand_out(msgspec.structs.replace(message.queue, queue_id=place[1]), receipt)
+            for _ in range(self._attempts_of(PoppedMessage(*place))):
+                message.count_attempt()
         return messages, list(unmatched.values())
+
+    def _attempts_of(self, place: PoppedMessage) -> int:
+        of_queue = self.attempts.get(PoppedQueue(place.kind, place.queue_id), 0)
+        return self.attempts.get(place, of_queue)
 
 
 class Popper:
-    """Asks for messages of the topics of a consumer.
+    """Asks for messages of the topics of a consumer; `orderly`, for those that are next in their
+    queues.
 
     Its methods raise BrokerError when the broker refuses, RemotingError when it does not answer.
     (RocketMQ 5: DefaultMQPushConsumerImpl.popMessage.)
@@ -76,11 +96,15 @@ class Popper:
         subscriptions: dict[str, Subscription],
         invisible_s: float,
         consume_from: ConsumeFrom,
+        *,
+        orderly: bool = False,
     ) -> None:
         self._client = client
         self._subscriptions = subscriptions
         self._invisible_s = invisible_s
         self._from_end = consume_from is not ConsumeFrom.FIRST_OFFSET
+        self._orderly = orderly
+        self._lost: dict[MessageQueue, deque[str]] = {}
 
     async def pop(
         self, queue: MessageQueue, count: int, wait_s: float, invisible_s: float | None = None
@@ -89,6 +113,7 @@ class Popper:
         client, subscription = self._client, self._subscriptions[queue.topic]
         if invisible_s is None:
             invisible_s = self._invisible_s
+        attempt_id = self._attempt(queue)
         header = PopMessageRequestHeader(
             consumer_group=client.group,
             topic=queue.topic,
@@ -100,13 +125,29 @@ class Popper:
             born_time=int(time.time() * 1000),
             exp_type=subscription.kind,
             exp=subscription.expression,
+            order=self._orderly,
+            attempt_id=attempt_id,
         )
-        answer, address = await self._ask(queue, RequestCode.POP_MESSAGE, header.fields(), wait_s)
+        code, fields = RequestCode.POP_MESSAGE, header.fields()
+        try:
+            answer, address = await self._ask(queue, code, fields, wait_s)
+        except RemotingError:
+            if attempt_id is not None:
+                self._lost.setdefault(queue, deque(maxlen=LOST_MAX)).append(attempt_id)
+            raise
         if answer.code in _NOTHING:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)
         return self._read(answer, queue)
+
+    def _attempt(self, queue: MessageQueue) -> str | None:
+        """The id of an ordered pop. With that of a pop whose answer was lost the broker hands out
+        the same messages again; until then they hold up their queues."""
+        if not self._orderly:
+            return None
+        lost = self._lost.get(queue)
+        return lost.popleft() if lost else uuid.uuid4().hex
 
     async def await_messages(self, queue: MessageQueue, wait_s: float) -> bool:
         """Wait up to `wait_s` seconds until a pop would find a message; take none."""
@@ -116,6 +157,7 @@ class Popper:
             queue_id=queue.queue_id,
             poll_time=int(wait_s * 1000),
             born_time=int(time.time() * 1000),
+            order=self._orderly,
         )
         code, fields = RequestCode.NOTIFICATION, header.fields()
         answer, address = await self._ask(queue, code, fields, wait_s)
@@ -149,4 +191,5 @@ class Popper:
                     offset,
                 )
                 receipts.append(Receipt(handle, queue.topic, due))
-        return Popped(queue, answer.body, receipts)
+        attempts = decode_order_counts(header.order_count_info or "")
+        return Popped(queue, answer.body, receipts, attempts)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -144,6 +145,28 @@ async def test_an_extended_message_comes_once(cluster: Cluster, topic: str, grou
         assert not await consumer.receive(wait_s=0)
         await consumer.ack(message)
         assert await nothing_comes(consumer)
+
+
+async def test_the_order_of_each_queue(cluster: Cluster, topic: str, group: str) -> None:
+    await send(cluster, topic, 20)
+    seen: dict[int, list[int]] = defaultdict(list)
+    attempts: dict[bytes, int] = {}
+    async with member(cluster, group, topic, orderly=True) as consumer, asyncio.timeout(LIMIT_S):
+        while len(attempts) < 20:
+            refused = set()
+            for message in await consumer.receive(wait_s=2):
+                if message.body == b"5" and not message.reconsume_times:
+                    refused.add(message.queue_id)
+                if message.queue_id in refused:
+                    await consumer.nack(message, delay_s=1)
+                else:
+                    seen[message.queue_id].append(int(message.body))
+                    attempts[message.body] = message.reconsume_times
+                    await consumer.ack(message)
+        assert await nothing_comes(consumer)
+    assert len(seen) == 4
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert attempts[b"5"] == 1
 
 
 async def test_members_share_messages(cluster: Cluster, topic: str, group: str) -> None:
