@@ -9,6 +9,8 @@ from congreve.base import settings
 from congreve.base.settings import INT_MAX, LONG_MAX, Change, Range, Show
 from congreve.broker.errors import ConfigError
 from congreve.broker.ha_frames import FRAME_MAX
+from congreve.engine.pop.limits import PopLimits
+from congreve.remoting.messages.pop_bodies import REQUEST_MODES
 from congreve.remoting.tls.settings import DEFAULT_FILE
 from congreve.remoting.transport.guard import SharedLimits
 
@@ -227,6 +229,32 @@ class PopConfig(Part):
     """The same for pops that take messages by priority; of RocketMQ 5."""
     priority_order_asc: Annotated[bool, Change.NOW] = True
     """Whether a larger number is a higher priority; of RocketMQ 5."""
+    default_message_request_mode: Annotated[str, Change.NOW] = "PULL"
+    """How consumers with clientRebalance=false read a topic for which `mqadmin setConsumeMode` has
+    set nothing: PULL or POP; of RocketMQ 5."""
+    default_pop_share_queue_num: Annotated[int, Range(-1, INT_MAX), Change.NOW] = -1
+    """defaultMessageRequestMode=POP: the queues of how many other members a member pops beside its
+    own; below 1 all queues; of RocketMQ 5."""
+    pop_polling_size: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_024
+    """Most pops of one group that wait for messages of one topic; of RocketMQ 5."""
+    max_pop_polling_size: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    """Most pops that wait for messages; of RocketMQ 5."""
+    max_messages_out: Annotated[int, Range(1, LONG_MAX)] = 20_000_000
+    """Most messages that are out: popped, and neither acknowledged nor due again. Each takes some
+    24 bytes. A broker does not start with fewer than its store has out. Congreve only."""
+    max_messages_out_of_queue: Annotated[int, Range(1, LONG_MAX)] = 1_000_000
+    """Most of them of one queue for one group. Congreve only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        mode = self.default_message_request_mode
+        if mode not in REQUEST_MODES:
+            raise ConfigError(f"defaultMessageRequestMode={mode!r}; use PULL or POP")
+
+    @property
+    def limits(self) -> PopLimits:
+        """How many messages may be out."""
+        return PopLimits(store=self.max_messages_out, window=self.max_messages_out_of_queue)
 
 
 class LimitsConfig(Part):

@@ -47,6 +47,8 @@ class NodeSettings(TypedDict, total=False):
     defaultAccountQuota: str
     defaultAddressQuota: str
     defaultGroupQuota: str
+    defaultMessageRequestMode: str
+    defaultPopShareQueueNum: int
     defaultQueryMaxNum: int
     defaultTopicQueueNums: int
     defaultTopicQuota: str
@@ -124,7 +126,10 @@ class NodeSettings(TypedDict, total=False):
     maxMappedQueues: int
     maxMemberships: int
     maxMessageSize: int
+    maxMessagesOut: int
+    maxMessagesOutOfQueue: int
     maxMsgsNumBatch: int
+    maxPopPollingSize: int
     maxQueueLocks: int
     maxSubscriptionBytes: int
     maxTopics: int
@@ -148,6 +153,7 @@ class NodeSettings(TypedDict, total=False):
     pollMicrosAfterRequest: int
     popFromRetryProbability: int
     popFromRetryProbabilityForPriority: int
+    popPollingSize: int
     priorityOrderAsc: bool
     rebalanceLockMaxLiveTime: int
     regionId: str

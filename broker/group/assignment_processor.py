@@ -17,6 +17,9 @@ from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_bodies import (
+    POP,
+    PULL,
+    REQUEST_MODES,
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
@@ -27,7 +30,6 @@ from congreve.remoting.transport.dispatcher import Handler
 
 ASSIGNMENT_BODY_MAX = 16 * 1024
 """Bytes of a body with a topic, a group and a client id."""
-PULL, POP = "PULL", "POP"
 
 Route = Callable[[str], Awaitable[TopicRouteData | None]]
 """The route of a topic that name servers have, None for a topic that they do not know; raises
@@ -129,18 +131,29 @@ class QueryAssignmentProcessor:
         """The queues of a member; a body without a list lets it keep what it has."""
         check_body_size(request, ASSIGNMENT_BODY_MAX)
         wanted = QueryAssignmentRequestBody.decode(request.body)
-        mode = self._modes.find(wanted.topic, wanted.consumer_group)
+        mode = self._mode(wanted.topic, wanted.consumer_group)
         queues = await self._assigned(wanted, mode)
         body = QueryAssignmentResponseBody()
         if queues is not None:
-            name = PULL if mode is None else mode.mode
             body.message_queue_assignments = [
-                MessageQueueAssignment(message_queue=queue, mode=name) for queue in queues
+                MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in queues
             ]
         return request.reply(ResponseCode.SUCCESS, body=body.encode())
 
+    def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
+        """The mode that was set, or the default one; retry topics are pulled."""
+        if (mode := self._modes.find(topic, group)) is not None:
+            return mode
+        pops = self._config.pops
+        return SetMessageRequestModeRequestBody(
+            topic=topic,
+            consumer_group=group,
+            mode=PULL if topic.startswith(RETRY_PREFIX) else pops.default_message_request_mode,
+            pop_share_queue_num=pops.default_pop_share_queue_num,
+        )
+
     async def _assigned(
-        self, wanted: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody | None
+        self, wanted: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
     ) -> Queues | None:
         queues = await self._queues.of(wanted.topic)
         if queues is None or wanted.message_model == "BROADCASTING":
@@ -153,7 +166,7 @@ class QueryAssignmentProcessor:
         if wanted.client_id not in members:
             return []
         place = members.index(wanted.client_id)
-        if mode is None or mode.mode != POP:
+        if mode.mode != POP:
             return strategy(queues, place, len(members))
         return popped(queues, place, len(members), mode.pop_share_queue_num, strategy)
 
@@ -174,7 +187,7 @@ class QueryAssignmentProcessor:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist"
             )
-        if mode.mode not in (PULL, POP):
+        if mode.mode not in REQUEST_MODES:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"mode[{mode.mode[:20]}] is not PULL or POP"
             )

@@ -17,7 +17,6 @@ from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
 from congreve.engine.pop.in_flight import InFlight, PopWindow
-from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Due
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
@@ -71,7 +70,6 @@ class Pops:
         clock: Clock,
         has_members: Callable[[str], bool],
         pull_retries: Callable[[str], bool],
-        limits: PopLimits | None = None,
     ) -> None:
         self._config = config
         self._metadata = metadata
@@ -82,10 +80,10 @@ class Pops:
         self._pull_retries = pull_retries
         self._store = store
         self._clock = clock
-        self.in_flight = InFlight(limits or PopLimits())
+        self.in_flight = InFlight(config.pops.limits)
         self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
         self.redelivery = PopRedelivery(metadata, store, stats)
-        self.waiting = WaitingPops(_topics_of)
+        self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
         self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out

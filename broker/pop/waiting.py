@@ -4,15 +4,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from congreve.broker.pull.wait_limit import WaitLimit
+from congreve.broker.config_parts import PopConfig
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
-WAITING_MAX = 100_000
 WAITING_BYTES_MAX = 128 << 20
 """Of all waiting requests, by an estimate of their size."""
-WAITING_OF_KEY_MAX = 1024
-"""Of one group and topic (popPollingSize)."""
 REQUEST_SIZE = 1024
 """Bytes of a waiting request without its fields, about."""
 ROUND = 64
@@ -56,16 +53,17 @@ class WaitingPops:
     `topics_of` returns the topics in which a key's messages are. (RocketMQ: PopLongPollingService.)
     """
 
-    def __init__(self, topics_of: Callable[[Key], Iterable[str]]) -> None:
+    def __init__(self, topics_of: Callable[[Key], Iterable[str]], limits: PopConfig) -> None:
         self._topics_of = topics_of
+        self._limits = limits
         self._waiting: dict[Key, dict[WaitingPop, None]] = {}
         self._keys: dict[str, dict[Key, None]] = {}  # by topic
-        self._limit = WaitLimit(WAITING_MAX, WAITING_BYTES_MAX)
+        self._count = self._size = 0
         self._woken: OrderedDict[Key, None] = OrderedDict()
         self._scheduled = False
 
     def __len__(self) -> int:
-        return self._limit.count
+        return self._count
 
     def of_key(self, key: Key) -> int:
         """How many wait for a group and a topic."""
@@ -115,7 +113,13 @@ class WaitingPops:
                 self._over(pop)
 
     def _enter(self, pop: WaitingPop) -> bool:
-        return self.of_key(pop.key) < WAITING_OF_KEY_MAX and self._limit.enter(pop.size)
+        if self.of_key(pop.key) >= self._limits.pop_polling_size:
+            return False
+        size = self._size + pop.size
+        if self._count >= self._limits.max_pop_polling_size or size > WAITING_BYTES_MAX:
+            return False
+        self._count, self._size = self._count + 1, size
+        return True
 
     def _drop_closed(self) -> None:
         for key in list(self._waiting):
@@ -133,7 +137,7 @@ class WaitingPops:
         del waiting[pop]
         if pop.timer is not None:
             pop.timer.cancel()
-        self._limit.leave(pop.size)
+        self._count, self._size = self._count - 1, self._size - pop.size
         if not waiting:
             del self._waiting[pop.key]
             for topic in self._topics_of(pop.key):

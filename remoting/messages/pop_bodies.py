@@ -117,6 +117,10 @@ class QueryAssignmentResponseBody(Body):
     message_queue_assignments: list[MessageQueueAssignment] | None = None
 
 
+REQUEST_MODES = PULL, POP = "PULL", "POP"
+"""How a group reads a topic (RocketMQ 5: MessageRequestMode)."""
+
+
 class SetMessageRequestModeRequestBody(Body):
     """Body of SET_MESSAGE_REQUEST_MODE: how a group reads a topic, `mode` PULL or POP.
 
@@ -126,7 +130,7 @@ class SetMessageRequestModeRequestBody(Body):
 
     topic: str
     consumer_group: str
-    mode: str = "PULL"
+    mode: str = PULL
     pop_share_queue_num: Int32 = 0
 
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from congreve.broker.config_parts import PopConfig
+from congreve.broker.errors import ConfigError
 from congreve.broker.group.allocation import ALL_QUEUES, STRATEGIES, averagely, popped
 from congreve.namesrv.server import NameServer
 from congreve.remoting.messages.body import MessageQueue
@@ -171,3 +173,17 @@ async def test_clients_of_rocketmq_5_may_leave_out_subscriptions_that_stay(tmp_p
         assert await changed() == "true"
         older = await tool.heart_beat("G", "T")
         assert not older.ext_fields, "as 4.9.4 answers"
+
+
+async def test_the_default_mode_may_be_pop(tmp_path: Path) -> None:
+    pops = PopConfig(default_message_request_mode="POP")
+    async with running(config_of(tmp_path, pops=pops)) as (tool, _):
+        await tool.create_topic("T", queues=4)
+        assert (await heart_beat(tool, "c")).code == 0
+        asked = {"consumerGroup": "GQ5", "clientId": "c", "strategyName": "AVG"}
+        for topic, queues in (("T", [("POP", -1)]), ("%RETRY%GQ5", [("PULL", 0)])):
+            body = json.dumps({"topic": topic, **asked, "messageModel": "CLUSTERING"}).encode()
+            found = (await tool.json(400, body=body))["messageQueueAssignments"]
+            assert [(each["mode"], each["messageQueue"]["queueId"]) for each in found] == queues
+    with pytest.raises(ConfigError, match="use PULL or POP"):
+        PopConfig(default_message_request_mode="PUSH")

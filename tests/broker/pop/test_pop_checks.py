@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from congreve.broker.pop import waiting
+from congreve.broker.config_parts import PopConfig
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 from ..tool import config_of, running
@@ -86,9 +86,10 @@ async def test_an_acknowledgement_of_nothing_is_refused(tmp_path, changed, code)
         assert await Member(tool).ack(message) == OK
 
 
-async def test_one_waiting_pop_too_many_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting, "WAITING_OF_KEY_MAX", 2)
+@pytest.mark.parametrize("limit", ["popPollingSize", "maxPopPollingSize"])
+async def test_one_waiting_pop_too_many_is_refused(tmp_path, limit):
     async with running(config_of(tmp_path)) as (tool, broker):
+        assert (await tool.ask(25, body=f"{limit}=2\n".encode())).code == OK
         await tool.create_topic("T", queues=1)
         member = Member(tool)
         held = [asyncio.create_task(member.ask(pollTime=2_000)) for _ in range(2)]
@@ -99,6 +100,22 @@ async def test_one_waiting_pop_too_many_is_refused(tmp_path, monkeypatch):
         full = await member.ask(pollTime=2_000)
         assert (full.code, full.remark) == (POLLING_FULL, "polling full")
         assert {(await each).code for each in held} == {NOTHING}
+
+
+async def test_one_message_too_many_is_not_handed_out(tmp_path):
+    pops = PopConfig(max_messages_out=3, max_messages_out_of_queue=2)
+    async with running(config_of(tmp_path, pops=pops)) as (tool, _):
+        await tool.create_topic("T", queues=2)
+        for number in range(6):
+            await tool.send("T", b"%d" % number, number % 2)
+        member = Member(tool)
+        found = await member.pop()
+        assert sorted(message.queue_id for message in found) in ([0, 0, 1], [0, 1, 1])
+        full = await member.ask()
+        assert full.code == POLLING_FULL
+        assert full.remark == "too many messages of group[G] are not acknowledged"
+        assert await member.ack(found[0]) == OK
+        assert len(await member.pop()) == 1
 
 
 async def test_a_notification_waits_for_messages(tmp_path):
