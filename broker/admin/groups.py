@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.base.clock import Clock
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats, Windows
@@ -14,7 +14,12 @@ from congreve.broker.metadata.attributes import GROUP_ATTRIBUTES, changed
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import retry_topic
+from congreve.records.message.topics import (
+    pop_retry_topic,
+    pop_retry_topic_v2,
+    popped_topic,
+    retry_topic,
+)
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_bodies import (
@@ -61,8 +66,10 @@ class GroupAdminProcessor:
         clock: Clock,
         pieces: Pieces,
         windows: Windows,
+        delete_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         self._config = config
+        self._delete_topic = delete_topic
         self._topics = metadata.topics
         self._groups = metadata.groups
         self._consumers = consumers
@@ -166,16 +173,32 @@ class GroupAdminProcessor:
     async def delete_group(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Delete a group, and its offsets on request; the answer waits until that is on disk."""
+        """Delete a group, and on request its offsets, with what it was to pop again; the answer
+        waits until that is on disk."""
         self._not_on_slave()
         header = DeleteSubscriptionGroupRequestHeader.read(request)
-        self._groups.delete(header.group_name)
-        self._modes.drop_group(header.group_name)
-        if header.remove_offset:
-            self._offsets.remove_group(header.group_name)
-        logger.info("group %s deleted by %s:%d", header.group_name, *connection.peer)
+        group = header.group_name
+        with_offsets = header.remove_offset or header.clean_offset
+        retries = self._pop_retries(group) if with_offsets else ()
+        self._groups.delete(group)
+        self._modes.drop_group(group)
+        if with_offsets:
+            self._offsets.remove_group(group)
+        logger.info("group %s deleted by %s:%d", group, *connection.peer)
         await asyncio.gather(self._groups.file.saved(), self._offsets.journal.write())
+        for retry in retries:
+            await self._delete_topic(retry)
         return request.reply(ResponseCode.SUCCESS)
+
+    def _pop_retries(self, group: str) -> list[str]:
+        """The topics from which only this group pops again."""
+        names = {
+            named(group, popped_topic(group, topic))
+            for topic in self._offsets.topics_of(group)
+            for named in (pop_retry_topic, pop_retry_topic_v2)
+        }
+        known = sorted(names & self._topics.table.keys())
+        return [topic for topic in known if not set(self._offsets.groups_of(topic)) - {group}]
 
     def _not_on_slave(self) -> None:
         if self._config.is_slave:

@@ -194,12 +194,13 @@ class TopicAdminProcessor:
             for named in (pop_retry_topic, pop_retry_topic_v2)
         }
         for retry in sorted(retries & self._topics.table.keys()):
-            await self._delete(retry)
-        await self._delete(topic)
+            await self.delete(retry)
+        await self.delete(topic)
         logger.info("topic %s deleted by %s:%d", topic, *connection.peer)
         return request.reply(ResponseCode.SUCCESS)
 
-    async def _delete(self, topic: str) -> None:
+    async def delete(self, topic: str) -> None:
+        """Delete a topic with its queues and offsets, on disk when this returns."""
         with self._topics.deleting(topic):
             # A topic without messages and offsets leaves nothing for recovery to find.
             noted = topic in self._store.queues or bool(self._offsets.groups_of(topic))

@@ -143,6 +143,15 @@ def _query_processor(managers: Managers, paths: MessagePaths) -> Processor:
 
 def _admin_processors(managers: Managers, announced: Announced) -> tuple[Processor, ...]:
     config, metadata, store = managers.config, managers.metadata, managers.store
+    topics = TopicAdminProcessor(
+        config=config,
+        metadata=metadata,
+        deletion=managers.topic_deletion,
+        store=store,
+        stats=managers.stats,
+        pieces=managers.pieces,
+        announced=lambda: announced(HEARD_TIMEOUT_S),
+    )
     return (
         ClientAdminProcessor(
             config=config,
@@ -152,15 +161,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
             pieces=managers.pieces,
             reset_pops=managers.pops.reset,
         ),
-        TopicAdminProcessor(
-            config=config,
-            metadata=metadata,
-            deletion=managers.topic_deletion,
-            store=store,
-            stats=managers.stats,
-            pieces=managers.pieces,
-            announced=lambda: announced(HEARD_TIMEOUT_S),
-        ),
+        topics,
         GroupAdminProcessor(
             config=config,
             metadata=metadata,
@@ -170,6 +171,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
             clock=managers.clock,
             pieces=managers.pieces,
             windows=managers.pops.in_flight.find,
+            delete_topic=topics.delete,
         ),
     )
 

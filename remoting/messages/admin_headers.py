@@ -51,10 +51,11 @@ class DeleteTopicFromNamesrvRequestHeader(Header):
 
 
 class DeleteSubscriptionGroupRequestHeader(Header):
-    """DELETE_SUBSCRIPTIONGROUP."""
+    """DELETE_SUBSCRIPTIONGROUP; RocketMQ 5 names `remove_offset` `clean_offset`."""
 
     group_name: str
     remove_offset: bool = False
+    clean_offset: bool = False
 
 
 class GetTopicStatsInfoRequestHeader(Header):

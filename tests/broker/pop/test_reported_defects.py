@@ -263,6 +263,25 @@ async def test_a_deleted_group_gets_nothing_more(tmp_path):
         assert broker.store.max_offset("%RETRY%G_T", 0) == 0
 
 
+async def test_a_deleted_group_leaves_no_retry_topic_of_pops(tmp_path):
+    async with popping(tmp_path) as (member, broker):
+        tool, topics = member.tool, broker.managers.metadata.topics.table
+        await tool.create_topic("x_T", queues=1)
+        other = Member(tool, group="G_x")
+        shared = Member(tool, topic="x_T")  # its retry topic has the name of the other's
+        for each in (member, other, shared):
+            await each.pop()
+        second = broker.managers.metadata.topics
+        second.create_internal("%RETRY%G+T", 1)
+        assert {"%RETRY%G_T", "%RETRY%G+T", "%RETRY%G_x_T"} <= topics.keys()
+        assert (await tool.ask(207, {"groupName": "G", "cleanOffset": "false"})).code == OK
+        assert "%RETRY%G_T" in topics
+        await member.pop()
+        assert (await tool.ask(207, {"groupName": "G", "cleanOffset": "true"})).code == OK
+        assert {name for name in topics if name.startswith("%RETRY%")} == {"%RETRY%G_x_T"}
+        assert await member.pop() == []
+
+
 @pytest.mark.parametrize("order", ["false", "true"])
 @pytest.mark.parametrize(("offset", "expected"), [(1, [b"1", b"2", b"3"]), (3, [b"3"])])
 async def test_9025_9087_9369_a_reset_of_offsets_holds(tmp_path, order, offset, expected):

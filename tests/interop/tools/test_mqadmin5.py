@@ -3,6 +3,7 @@ broker assigns; INTEROP_SERVER=java5 runs the same with RocketMQ 5."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from harness import servers
 from harness.cluster import Cluster
 from harness.console import Console, eventually
 from harness.drivers import Driver, java5_driver
+
+from congreve.client import ShareConsumer
 
 KINDS = ("congreve",)
 EVERYWHERE = ("-c", servers.CLUSTER)
@@ -139,6 +142,30 @@ def test_members_read_queues_that_the_broker_assigns(
     assert "success" in mqadmin(
         *("setConsumeMode", "-t", topic, "-g", group, "-m", "POP", "-q", "0", *EVERYWHERE)
     )
+
+
+def test_a_deleted_group_leaves_no_retry_topic_of_pops(
+    mqadmin: Console, cluster: Cluster, named: tuple[str, str], tmp_path: Path
+) -> None:
+    topic, group = named
+    assert "success" in mqadmin("updateTopic", "-t", topic, *EVERYWHERE)
+
+    async def pop() -> None:
+        async with ShareConsumer(
+            cluster.namesrv.address, group=group, topics={topic: "*"}
+        ) as consumer:
+            await consumer.receive(wait_s=0.1)
+
+    def retries() -> set[str]:
+        broker = ("-b", cluster.broker.address)
+        assert "success" in mqadmin("exportMetadata", *broker, "-t", "-s", "-f", str(tmp_path))
+        topics = json.loads((tmp_path / "topic.json").read_text())["topicConfigTable"]
+        return {name for name in topics if group in name}
+
+    asyncio.run(pop())
+    assert f"%RETRY%{group}_{topic}" in retries()
+    mqadmin("deleteSubGroup", *EVERYWHERE, "-g", group, "-r", "true")
+    assert not retries()
 
 
 def test_figures_of_all_brokers_are_exported(mqadmin: Console, tmp_path: Path) -> None:
