@@ -9,6 +9,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.pop.service import age_of_oldest
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
@@ -65,6 +66,7 @@ class GroupConsumeStats:
                 table[queue] = progress = self._progress(group, topic, queue_id)
                 if with_pops and (window := self._windows(group, topic, queue_id)) is not None:
                     progress.pull_offset, progress.in_flight = window.next, window.out
+                    progress.in_flight_age = age_of_oldest(window, self._store)
                 yield
             tps += topic_tps
         return ConsumeStats(consume_tps=tps, offset_table=table)

@@ -460,6 +460,17 @@ class Pops:
         return len(pop_retry_topic(group, topic).encode()) <= TOPIC_MAX
 
 
+def age_of_oldest(window: PopWindow, store: MessageStore) -> int | None:
+    """The time in ms since the oldest message that is out was stored, None if none is out.
+
+    For one that is not in memory: since it was popped.
+    """
+    for offset, popped_ms, *_ in window.messages_out(window.begin, 1).tolist():
+        stored_ms, _ = store.store_time_in_memory(window.topic, window.queue_id, offset)
+        return max(store.clock.now() - (stored_ms if stored_ms >= 0 else int(popped_ms)), 0)
+    return None
+
+
 def _topics_of(key: Key) -> tuple[str, ...]:
     """The topics in which a group's messages of a topic are; the first is the topic itself."""
     group, topic = key

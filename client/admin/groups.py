@@ -71,6 +71,8 @@ class QueueLag(Fields, msgspec.Struct, frozen=True, order=True):
     """Messages that pops have taken and not settled; None of a queue that the group pulls."""
     ready: int | None = None
     """Messages that no pop has taken."""
+    in_flight_ms: int | None = None
+    """The age of the oldest message in flight, None without one."""
 
 
 class GroupMember(Fields, msgspec.Struct, frozen=True, order=True):
@@ -341,13 +343,17 @@ class GroupAdmin:
         await self._client.demand(address, code, header.fields())
 
 
-def _popped(offsets: OffsetWrapper) -> dict[str, int]:
+def _popped(offsets: OffsetWrapper) -> dict[str, int | None]:
     """The fields of a queue that its group pops. RocketMQ 5 only knows where the next pop
     begins."""
     if offsets.in_flight is None or offsets.pull_offset is None:
         return {}
     ready = max(offsets.broker_offset - offsets.pull_offset, 0)
-    return {"in_flight": offsets.in_flight, "ready": ready}
+    return {
+        "in_flight": offsets.in_flight,
+        "ready": ready,
+        "in_flight_ms": offsets.in_flight_age,
+    }
 
 
 def _lag(stats: ConsumeStats) -> int:

@@ -8,7 +8,7 @@ import click
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
-from congreve.client.admin.groups import OffsetTarget
+from congreve.client.admin.groups import OffsetTarget, QueueLag
 from congreve.console.cluster.brokers import chosen_cluster, cluster_option
 from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import Time
@@ -62,7 +62,7 @@ async def create(admin: AdminClient, name: str, cluster: str | None, **settings:
 @group.command(help="Print the lag of a group in each queue, in messages and time.")
 @click.argument("name")
 @click.option("-t", "--topic", help="Only this topic.")
-@asks_cluster(shown={"oldest_ms": shown_age})
+@asks_cluster(shown={"oldest_ms": shown_age, "in_flight_ms": shown_age})
 async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
     await _check_known(admin, name)
@@ -77,10 +77,14 @@ async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
             "end": row.broker_offset,
             "lag": row.lag,
             "oldest_ms": row.lag_ms,
-            **({} if no_pops else {"in_flight": row.in_flight, "ready": row.ready}),
+            **({} if no_pops else _popped(row)),
         }
         for row in found
     ]
+
+
+def _popped(row: QueueLag) -> dict[str, int | None]:
+    return {"in_flight": row.in_flight, "in_flight_ms": row.in_flight_ms, "ready": row.ready}
 
 
 @group.command(help="Print the clients of a group.")

@@ -47,6 +47,8 @@ class OffsetWrapper(Body):
     """RocketMQ 5: the first message that the group has not got; here only of pops."""
     in_flight: Int64 | None = None
     """Congreve: how many of the messages before it are out."""
+    in_flight_age: Int64 | None = None
+    """Congreve: the age of the oldest of those in ms."""
 
 
 class ConsumeStats(Body):
