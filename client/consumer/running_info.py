@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from congreve.client.message import MessageQueue
@@ -63,7 +63,7 @@ class RunningInfo:
     def _status(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = GetConsumerStatusRequestHeader.read(request)
         if header.group != self._member.group:
-            return self._not_here(request, header.group)
+            return _not_here(request, header.group)
         table = {
             queue: each.commit_offset
             for queue, each in self._member.process_queues.items()
@@ -72,13 +72,7 @@ class RunningInfo:
         return request.reply(0, body=GetConsumerStatusBody(message_queue_table=table).encode())
 
     def _running_info(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        header = GetConsumerRunningInfoRequestHeader.read(request)
-        if header.consumer_group != self._member.group:
-            return self._not_here(request, header.consumer_group)
-        info = self.collect()
-        if header.jstack_enable:
-            info.jstack = stacks()
-        return request.reply(0, body=info.encode())
+        return answer_running_info(request, self._member.group, self.collect)
 
     def collect(self) -> ConsumerRunningInfo:
         """The state that mqadmin consumerStatus shows."""
@@ -104,7 +98,7 @@ class RunningInfo:
     async def _consume(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = ConsumeMessageDirectlyResultRequestHeader.read(request)
         if header.consumer_group != self._member.group:
-            return self._not_here(request, header.consumer_group)
+            return _not_here(request, header.consumer_group)
         queue = MessageQueue(topic="", broker_name=header.broker_name or "", queue_id=0)
         (message,) = PulledRecords(request.body, namespace=self._member.namespace).messages(queue)
         began = time.perf_counter()
@@ -119,9 +113,23 @@ class RunningInfo:
             ).encode(),
         )
 
-    def _not_here(self, request: RemotingCommand, group: str) -> RemotingCommand:
-        remark = f"The Consumer Group <{group}> not exist in this consumer"
-        return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+
+def answer_running_info(
+    request: RemotingCommand, group: str, collect: Callable[[], ConsumerRunningInfo]
+) -> RemotingCommand:
+    """The answer of a member of `group` to GET_CONSUMER_RUNNING_INFO."""
+    header = GetConsumerRunningInfoRequestHeader.read(request)
+    if header.consumer_group != group:
+        return _not_here(request, header.consumer_group)
+    info = collect()
+    if header.jstack_enable:
+        info.jstack = stacks()
+    return request.reply(0, body=info.encode())
+
+
+def _not_here(request: RemotingCommand, group: str) -> RemotingCommand:
+    remark = f"The Consumer Group <{group}> not exist in this consumer"
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _info(process_queue: ProcessQueue) -> ProcessQueueInfo:

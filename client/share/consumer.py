@@ -21,6 +21,7 @@ from congreve.client.share.member import ShareMember, ShareOptions
 from congreve.client.share.orderly import OrderlyWorkers
 from congreve.client.share.popping import Popped, Popper
 from congreve.client.share.receiving import Receiving
+from congreve.client.share.running_info import ShareRunningInfo
 from congreve.client.share.settings import INVISIBLE_MAX_S, POP_MAX
 from congreve.client.share.settling import Settling
 from congreve.client.share.workers import DEAD_LETTER, Workers, receipts_of
@@ -90,11 +91,13 @@ class ShareConsumer(ShareMember):
             invisible_s=settings.invisible_s,
             keep_s=settings.consume_timeout_s,
         )
-        popper = Popper(
+        self._popper = Popper(
             *(self, self.subscriptions, settings.invisible_s, self.consume_from),
             orderly=self.orderly,
         )
-        self._receiving = Receiving(popper, self._targets, self._in_flight)
+        self._receiving = Receiving(self._popper, self._targets, self._in_flight)
+        info = ShareRunningInfo(self, self._in_flight, self._popper.popped_ms)
+        self._running_info = info.collect
         self._sending_back = SendBack(self, settings.attempts)
         self._workers: Workers | None = None
         self._pops: dict[MessageQueue, asyncio.Task[None]] = {}
@@ -265,6 +268,7 @@ class ShareConsumer(ShareMember):
     # --- the listener
 
     def _queues_changed(self) -> None:
+        self._popper.keep_only(self.queues)
         if self._workers is None:
             return
         wanted = set(self._targets.queues)

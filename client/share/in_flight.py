@@ -3,7 +3,7 @@ PopProcessQueue)."""
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from congreve.base.errors import CongreveError
 from congreve.client.errors import BrokerError
@@ -38,6 +38,11 @@ class InFlight:
 
     def __len__(self) -> int:
         return len(self._receipts)
+
+    @property
+    def receipts(self) -> Collection[Receipt]:
+        """Those that count; some may be over."""
+        return self._receipts
 
     async def reserve(self, count: int, deadline: float) -> int:
         """Wait until `deadline` of the monotonic clock for room; returns for how many messages up

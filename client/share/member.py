@@ -3,7 +3,7 @@ whose broker balances)."""
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Unpack
@@ -13,12 +13,15 @@ from congreve.client.checks import check_type
 from congreve.client.consumer.consume_stats import ConsumerMetrics, ConsumeStats
 from congreve.client.consumer.filter_check import check_filters
 from congreve.client.consumer.group_client import ConsumerOptions, GroupClient
+from congreve.client.consumer.running_info import answer_running_info
 from congreve.client.errors import InvalidSettingError, InvalidSubscriptionError
+from congreve.client.message import MessageQueue
 from congreve.client.namespace import wrap
 from congreve.client.settings import ConsumeFrom
 from congreve.client.share.settings import ShareSettings
 from congreve.client.share.targets import Targets
 from congreve.client.subscription import Sql, subscribe
+from congreve.remoting.messages.admin_bodies import ConsumerRunningInfo
 from congreve.remoting.messages.bodies import ConsumerData
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -41,6 +44,9 @@ class ShareMember(GroupClient):
 
     (RocketMQ 5: RebalancePushImpl.)
     """
+
+    consume_type = "CONSUME_PASSIVELY"
+    model = "CLUSTERING"
 
     def __init__(
         self,
@@ -72,7 +78,8 @@ class ShareMember(GroupClient):
         self.stats = ConsumeStats(metrics)
         names = {wrap(self.namespace, topic): wanted for topic, wanted in topics.items()}
         self.subscriptions = {topic: subscribe(topic, wanted) for topic, wanted in names.items()}
-        self._version_ms = int(time.time() * 1000)
+        self.version_ms = int(time.time() * 1000)
+        self._running_info: Callable[[], ConsumerRunningInfo] = ConsumerRunningInfo
         self._targets = Targets(self, list(self.subscriptions))
         self._look_again = asyncio.Event()
         self._registered: set[str] = set()
@@ -82,12 +89,17 @@ class ShareMember(GroupClient):
         server answers, InvalidSubscriptionError when a broker refuses a filter."""
         await super().start()
         try:
-            await check_filters(self, self.subscriptions.values(), self._version_ms)
+            await check_filters(self, self.subscriptions.values(), self.version_ms)
             await self._find_queues()
         except BaseException:
             await self.stop()
             raise
         self._begin_task("the search for queues", self._keep_queues)
+
+    @property
+    def queues(self) -> Sequence[MessageQueue]:
+        """Those that it pops; id -1 stands for all queues of a broker."""
+        return self._targets.queues
 
     async def _keep_queues(self) -> None:
         while True:
@@ -117,7 +129,13 @@ class ShareMember(GroupClient):
             self._look_again.set()
 
     def _handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed}
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._describe,
+        }
+
+    def _describe(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return answer_running_info(request, self.group, self._running_info)
 
     def _members_changed(self, request: RemotingCommand, connection: Connection) -> None:
         self._look_again.set()
@@ -126,11 +144,11 @@ class ShareMember(GroupClient):
         return [
             ConsumerData(
                 group_name=self.group,
-                consume_type="CONSUME_PASSIVELY",
-                message_model="CLUSTERING",
+                consume_type=self.consume_type,
+                message_model=self.model,
                 consume_from_where=self.consume_from.value,
                 subscription_data_set=[
-                    each.data(self._version_ms) for each in self.subscriptions.values()
+                    each.data(self.version_ms) for each in self.subscriptions.values()
                 ],
             )
         ]

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -105,12 +105,15 @@ class Popper:
         self._from_end = consume_from is not ConsumeFrom.FIRST_OFFSET
         self._orderly = orderly
         self._lost: dict[MessageQueue, deque[str]] = {}
+        self.popped_ms: dict[MessageQueue, int] = {}
+        """When each queue was popped last, in ms since 1970."""
 
     async def pop(
         self, queue: MessageQueue, count: int, wait_s: float, invisible_s: float | None = None
     ) -> Popped | None:
         """Take up to `count` messages; None when the broker had none in `wait_s` seconds."""
         client, subscription = self._client, self._subscriptions[queue.topic]
+        now_ms = self.popped_ms[queue] = int(time.time() * 1000)
         if invisible_s is None:
             invisible_s = self._invisible_s
         attempt_id = self._attempt(queue)
@@ -122,7 +125,7 @@ class Popper:
             invisible_time=int(invisible_s * 1000),
             poll_time=int(wait_s * 1000),
             init_mode=int(self._from_end),
-            born_time=int(time.time() * 1000),
+            born_time=now_ms,
             exp_type=subscription.kind,
             exp=subscription.expression,
             order=self._orderly,
@@ -148,6 +151,12 @@ class Popper:
             return None
         lost = self._lost.get(queue)
         return lost.popleft() if lost else uuid.uuid4().hex
+
+    def keep_only(self, queues: Collection[MessageQueue]) -> None:
+        """Forget other queues: this consumer pops them no longer."""
+        for table in (self._lost, self.popped_ms):
+            for queue in table.keys() - set(queues):
+                del table[queue]
 
     async def await_messages(self, queue: MessageQueue, wait_s: float) -> bool:
         """Wait up to `wait_s` seconds until a pop would find a message; take none."""

@@ -158,6 +158,14 @@ class ProcessQueueInfo(Body):
     last_consume_timestamp: Int64 = 0
 
 
+class PopProcessQueueInfo(Body):
+    """A queue that a consumer pops; queue id -1 stands for all of a broker."""
+
+    wait_ack_count: Int32 = 0
+    droped: bool = False
+    last_pop_timestamp: Int64 = 0
+
+
 class ConsumeStatus(Body):
     """A consumer's rates for a topic: times in milliseconds, rates a second."""
 
@@ -175,6 +183,7 @@ class ConsumerRunningInfo(Body):
     properties: dict[str, str] = {}
     subscription_set: list[SubscriptionData] = []
     mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] = {}
     status_table: dict[str, ConsumeStatus] = {}
     jstack: str | None = None
 
