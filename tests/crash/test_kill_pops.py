@@ -1,21 +1,30 @@
-"""kill -9 in the middle of pops: what was acknowledged never comes again, all else does."""
+"""kill -9 of brokers and members in the middle of pops.
 
-import contextlib
+What was acknowledged never comes again, all else does, and nothing before its time.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from harness import servers
 from harness.wire import SEND_MESSAGE_V2, Answer, Wire, record_fields, send_fields
 
-TOPIC, GROUP = "KilledPops", "popping"
-POP, ACK = 200_050, 200_051
+TOPIC = "KilledPops"
+UPDATE_GROUP, POP, ACK, CHANGE, BATCH_ACK = 200, 200_050, 200_051, 200_053, 200_151
 QUEUES = 4
 SENT_A_ROUND = 200
 INVISIBLE_MS = 400
-ROUNDS_SHARE = 10  # of --kill-rounds
+LATER_MS = 150
+MANY = 1000  # of --kill-rounds: then so many kills, over all backends
 LAST_S = 60
 SETTINGS = {
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -24,118 +33,257 @@ SETTINGS = {
     "flushConsumerOffsetInterval": "100",
     "defaultTopicQueueNums": str(QUEUES),
 }
+BACKENDS = ("mmap", "pool", "uring")
+
+
+@dataclass(frozen=True)
+class Popped:
+    """A message that a member has; `pop` is what its handle and the others of its pop share."""
+
+    number: int
+    offset: str
+    kind: str
+    queue: str
+    pop: tuple[str, ...]  # its first offset, time, invisible time and revive queue
+
+    @property
+    def handle(self) -> str:
+        return " ".join((*self.pop, self.kind, "broker-a", self.queue, self.offset))
 
 
 class Ledger:
-    """What was sent, delivered and acknowledged, by number."""
+    """What was sent, and what a group got and settled, by number. Its members share it."""
 
-    def __init__(self) -> None:
-        self.sent: set[int] = set()
+    def __init__(self, group: str, *, ordered: bool) -> None:
+        self.group = group
+        self.ordered = ordered
+        self.sent = 0
         self.acknowledged: set[int] = set()
-        self.asked: set[int] = set()  # the acknowledgement was sent
-        self.again: list[int] = []  # delivered after they were acknowledged
+        self.asked: set[int] = set()  # its acknowledgement was sent
+        self.again: list[int] = []  # it came after it was acknowledged
+        self.early: list[tuple[int, int, int]] = []  # it came at a time before its due time
+        self._popped_ms: dict[int, int] = {}
+        self._due_ms: dict[int, int] = {}
+        self._lock = threading.Lock()
 
     @property
     def missing(self) -> set[int]:
-        """What has to be delivered still."""
-        return self.sent - self.asked
+        """What has to come still."""
+        return set(range(self.sent)) - self.asked
+
+    def came(self, number: int, pop_ms: int, due_ms: int) -> None:
+        with self._lock:
+            if pop_ms < self._popped_ms.get(number, 0):
+                return  # another member got it later, and was quicker to say so
+            if number in self.acknowledged:
+                self.again.append(number)
+            if pop_ms < (known_ms := self._due_ms.get(number, 0)):
+                self.early.append((number, pop_ms, known_ms))
+            self._popped_ms[number], self._due_ms[number] = pop_ms, due_ms
+
+    def may_come(self, number: int, due_ms: int = 0) -> None:
+        """From a time on, or from now on."""
+        with self._lock:
+            self._due_ms[number] = due_ms
+
+    def is_out(self, number: int) -> bool:
+        return time.time() * 1000 < self._due_ms[number]
 
 
-def send(wire: Wire, ledger: Ledger) -> None:
-    for number in range(len(ledger.sent), len(ledger.sent) + SENT_A_ROUND):
-        fields = send_fields(TOPIC, number % QUEUES, {"KEYS": str(number)})
-        assert wire.call(SEND_MESSAGE_V2, fields, str(number).encode()).code == 0
-        ledger.sent.add(number)
+class Member:
+    """A member of a group, which settles most of what it gets in one of three ways."""
+
+    def __init__(self, address: str, ledger: Ledger, seed: int) -> None:
+        self._address = address
+        self._ledger = ledger
+        self._chance = random.Random(seed)
+        self._wire = Wire(address)
+        self._got: set[int] = set()
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def run(self) -> None:
+        """Pop until the broker is gone; now and then this member dies, and another one comes."""
+        try:
+            while True:
+                messages = self.pop()
+                if messages and self._chance.random() < 0.1:
+                    self._die()
+                else:
+                    self._settle(messages)
+        except OSError:
+            pass
+        finally:
+            self.close()
+
+    def _die(self) -> None:
+        """The broker hands out at once what the last pops got."""
+        for number in self._got:
+            self._ledger.may_come(number)
+        self._got.clear()
+        self.close()
+        self._wire = Wire(self._address)
+
+    def pop(self) -> list[Popped]:
+        fields = {
+            "consumerGroup": self._ledger.group,
+            "topic": TOPIC,
+            "queueId": "-1",
+            "maxMsgNums": "32",
+            "invisibleTime": str(INVISIBLE_MS),
+            "pollTime": "200",
+            "bornTime": "0",
+            "initMode": "0",
+            "order": str(self._ledger.ordered).lower(),
+        }
+        answer = self._wire.call(POP, fields)
+        messages = [] if answer.code else list(popped(answer))
+        pop_ms = int(answer.fields.get("popTime", 0))
+        for message in messages:
+            self._ledger.came(message.number, pop_ms, pop_ms + INVISIBLE_MS)
+            self._got.add(message.number)
+        return messages
+
+    def _settle(self, messages: list[Popped]) -> None:
+        kept, later, batch = [], [], []
+        for message in messages:
+            way: Callable[[Popped], object] = self._chance.choices(
+                (self.ack, batch.append, later.append, kept.append), (4, 3, 1, 1)
+            )[0]
+            way(message)
+        self._ack_all(batch)
+        for message in later:
+            self._change(message)
+
+    def ack(self, message: Popped) -> None:
+        ledger = self._ledger
+        ledger.asked.add(message.number)
+        if self._wire.call(ACK, self._fields(message)).code == 0:
+            ledger.acknowledged.add(message.number)
+        else:
+            ledger.asked.discard(message.number)
+
+    def _ack_all(self, messages: list[Popped]) -> None:
+        if not messages:
+            return
+        pops: dict[tuple[str, ...], list[Popped]] = {}
+        for message in messages:
+            self._ledger.asked.add(message.number)
+            pops.setdefault((message.kind, message.queue, *message.pop), []).append(message)
+        acks = []
+        for (kind, queue, start, pop_ms, invisible_ms, revive), of_pop in pops.items():
+            bits = sum(1 << int(message.offset) - int(start) for message in of_pop)
+            text = base64.b64encode(bits.to_bytes(bits.bit_length() // 8 + 1, "little")).decode()
+            names = {"c": self._ledger.group, "t": TOPIC, "r": kind, "q": int(queue), "b": text}
+            numbers = {"so": int(start), "pt": int(pop_ms), "it": int(invisible_ms)}
+            acks.append(names | numbers | {"rq": int(revive)})
+        body = json.dumps({"brokerName": "broker-a", "acks": acks}).encode()
+        answer = self._wire.call(BATCH_ACK, {}, body)
+        for message in messages:
+            # Handles that are over are left out of a batch without a word.
+            if answer.code == 0 and self._ledger.is_out(message.number):
+                self._ledger.acknowledged.add(message.number)
+
+    def _change(self, message: Popped) -> None:
+        if not self._ledger.is_out(message.number):
+            return
+        self._ledger.may_come(message.number)
+        fields = self._fields(message) | {"invisibleTime": str(LATER_MS)}
+        answer = self._wire.call(CHANGE, fields)
+        if answer.code == 0:
+            due_ms = int(answer.fields["popTime"]) + int(answer.fields["invisibleTime"])
+            self._ledger.may_come(message.number, due_ms)
+
+    def _fields(self, message: Popped) -> dict[str, str]:
+        group = self._ledger.group
+        return {
+            "consumerGroup": group,
+            "topic": f"%RETRY%{group}_{TOPIC}" if message.kind == "1" else TOPIC,
+            "queueId": message.queue,
+            "offset": message.offset,
+            "extraInfo": message.handle,
+        }
 
 
-def pop(wire: Wire, ledger: Ledger, chance: random.Random, keep: float) -> int:
-    """One pop, and the acknowledgement of most of what it gets; returns how much it got."""
-    fields = {
-        "consumerGroup": GROUP,
-        "topic": TOPIC,
-        "queueId": "-1",
-        "maxMsgNums": "32",
-        "invisibleTime": str(INVISIBLE_MS),
-        "pollTime": "200",
-        "bornTime": "0",
-        "initMode": "0",
-    }
-    answer = wire.call(POP, fields)
-    if answer.code:
-        return 0
+def popped(answer: Answer) -> Iterator[Popped]:
+    """The messages of an answer, in their order."""
     records = iter(record_fields(answer.body))
-    starts = {tuple(entry.split(" ")[:2]): entry for entry in _entries(answer, "startOffsetInfo")}
-    count = 0
-    for entry in _entries(answer, "msgOffsetInfo"):
+    times = [answer.fields[name] for name in ("popTime", "invisibleTime", "reviveQid")]
+    starts = {}
+    for entry in answer.fields["startOffsetInfo"].split(";"):
+        kind, queue, start = entry.split(" ")
+        starts[kind, queue] = start
+    for entry in answer.fields["msgOffsetInfo"].split(";"):
         kind, queue, offsets = entry.split(" ")
-        start = starts[kind, queue].split(" ")[2]
         for offset in offsets.split(","):
             number = int(next(records)["body"])
-            count += 1
-            if number in ledger.acknowledged:
-                ledger.again.append(number)
-            if chance.random() < keep:
-                continue
-            times = (answer.fields[name] for name in ("popTime", "invisibleTime", "reviveQid"))
-            handle = " ".join((start, *times, kind, "broker-a", queue, offset))
-            ledger.asked.add(number)
-            acked = wire.call(
-                ACK,
-                {
-                    "consumerGroup": GROUP,
-                    "topic": f"%RETRY%{GROUP}_{TOPIC}" if kind == "1" else TOPIC,
-                    "queueId": queue,
-                    "offset": offset,
-                    "extraInfo": handle,
-                },
-            )
-            if acked.code == 0:
-                ledger.acknowledged.add(number)
-            else:
-                ledger.asked.discard(number)
-    return count
+            yield Popped(number, offset, kind, queue, (starts[kind, queue], *times))
 
 
-def _entries(answer: Answer, name: str) -> list[str]:
-    return answer.fields[name].split(";")
+def send(wire: Wire, ledgers: list[Ledger]) -> None:
+    first = ledgers[0].sent
+    for number in range(first, first + SENT_A_ROUND):
+        fields = send_fields(TOPIC, number % QUEUES, {"KEYS": str(number)})
+        assert wire.call(SEND_MESSAGE_V2, fields, str(number).encode()).code == 0
+        for ledger in ledgers:
+            ledger.sent = number + 1
 
 
-def pop_until_killed(wire: Wire, ledger: Ledger, chance: random.Random) -> None:
-    """Pop and acknowledge most until the connection ends."""
-    with contextlib.suppress(OSError):
-        while True:
-            pop(wire, ledger, chance, keep=0.3)
+def make_group(wire: Wire, ledger: Ledger) -> None:
+    """A group whose messages do not become dead letters."""
+    settings = {"groupName": ledger.group, "retryMaxTimes": 100_000, "consumeEnable": True}
+    assert wire.call(UPDATE_GROUP, {}, json.dumps(settings).encode()).code == 0
+
+
+def one_round(broker: servers.Server, ledgers: list[Ledger], seed: int) -> None:
+    chance = random.Random(seed)
+    broker.start()
+    with Wire(broker.address) as wire:
+        if not seed:
+            for ledger in ledgers:
+                make_group(wire, ledger)
+        send(wire, ledgers)
+    members = [
+        threading.Thread(target=Member(broker.address, ledger, 10 * seed + number).run)
+        for number, ledger in enumerate(2 * ledgers)
+    ]
+    for member in members:
+        member.start()
+    time.sleep(chance.uniform(0.1, 0.8))
+    broker.kill()
+    for member in members:
+        member.join(30)
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("backend", ["mmap", "pool", "uring"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_acknowledged_messages_stay_away_and_others_come_back(
-    backend: str, tmp_path: Path, kill_rounds: int
+    backend: str, tmp_path: Path, kill_rounds: int, campaign: Callable[[str, int], None]
 ) -> None:
+    rounds = MANY // len(BACKENDS) + 1 if kill_rounds >= MANY else max(kill_rounds // 10, 2)
     namesrv = servers.namesrv("congreve", tmp_path / "namesrv")
     settings = SETTINGS | {"ioBackend": backend}
     broker = servers.broker("congreve", tmp_path / "broker", namesrv.address, settings=settings)
-    ledger, chance = Ledger(), random.Random(7)
+    ledgers = [Ledger("popping", ordered=False), Ledger("in-order", ordered=True)]
     namesrv.start()
     try:
-        for _ in range(max(kill_rounds // ROUNDS_SHARE, 2)):
-            broker.start()
-            with Wire(broker.address) as wire:
-                send(wire, ledger)
-                member = threading.Thread(target=pop_until_killed, args=(wire, ledger, chance))
-                member.start()
-                time.sleep(chance.uniform(0.1, 0.8))
-                broker.kill()
-                member.join(30)
+        for number in range(rounds):
+            one_round(broker, ledgers, number)
         broker.start()
-        with Wire(broker.address) as wire:
+        for ledger in ledgers:
+            last = Member(broker.address, ledger, 0)
             until = time.monotonic() + LAST_S
             while ledger.missing and time.monotonic() < until:
-                pop(wire, ledger, chance, keep=0.0)
+                for message in last.pop():
+                    last.ack(message)
+            last.close()
         assert broker.stop() in (0, 143), broker.tail()
     finally:
         broker.kill()
         namesrv.kill()
-    assert not ledger.again
-    assert not ledger.missing
-    assert ledger.acknowledged
+    for ledger in ledgers:
+        assert (ledger.again, ledger.early) == ([], []), ledger.group
+        assert not ledger.missing, ledger.group
+        assert ledger.acknowledged
+    campaign(f"V pops with acknowledgements, kills, {backend}", rounds)

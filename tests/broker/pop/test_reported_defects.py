@@ -16,6 +16,15 @@ from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from ..tool import config_of, running
 from .popping import CHANGE, ILLEGAL, NOTHING, OK, Member
 
+TOGETHER = 2_000
+"""Requests that wait for their answers."""
+
+
+@pytest.fixture
+def size(quick, kill_rounds) -> int:
+    """0 for `make check`, 1 for `make test`, 2 for `make soak`."""
+    return 0 if quick else 2 if kill_rounds >= 1_000 else 1
+
 
 @asynccontextmanager
 async def popping(tmp_path, queues: int = 1, **settings):
@@ -88,16 +97,21 @@ async def test_5408_3443_further_acknowledgements_change_nothing(tmp_path):
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 2
 
 
-async def test_9956_many_changes_at_once_delay_nothing(tmp_path, quick):
-    count = 2_000 if quick else 20_000
+async def test_9956_many_changes_at_once_delay_nothing(tmp_path, size):
+    count = (2_000, 20_000, 100_000)[size]
     async with popping(tmp_path) as (member, broker):
         for start in range(0, count, 500):
             await asyncio.gather(*(send(member, b"%d" % n) for n in range(start, start + 500)))
-        found = await member.pop_all(count)
-        changed = await asyncio.gather(*(member.change(message, 60_000) for message in found))
+        found = await member.pop_all(count, invisibleTime=600_000)
+        for at in range(0, count, TOGETHER):
+            part = found[at : at + TOGETHER]
+            found[at : at + TOGETHER] = await asyncio.gather(
+                *(member.change(message, 600_000) for message in part)
+            )
         assert broker.managers.pops.in_flight.out == count
-        codes = await asyncio.gather(*(member.ack(message) for message in changed))
-        assert set(codes) == {OK}
+        for at in range(0, count, TOGETHER):
+            part = found[at : at + TOGETHER]
+            assert set(await asyncio.gather(*map(member.ack, part))) == {OK}
         assert broker.managers.metadata.offsets.query("G", "T", 0) == count
 
 
@@ -159,8 +173,8 @@ async def test_4367_the_lag_is_never_negative(tmp_path):
         assert all(row["brokerOffset"] >= row["consumerOffset"] for row in rows)
 
 
-async def test_10058_a_backlog_of_retries_drains(tmp_path, quick):
-    count = 500 if quick else 5_000
+async def test_10058_a_backlog_of_retries_drains(tmp_path, size):
+    count = (500, 10_000, 10_000)[size]
     async with popping(tmp_path) as (member, broker):
         for start in range(0, count, 500):
             await asyncio.gather(*(send(member, b"%d" % n) for n in range(start, start + 500)))
@@ -172,22 +186,23 @@ async def test_10058_a_backlog_of_retries_drains(tmp_path, quick):
         assert broker.managers.pops.in_flight.out == 0
 
 
-async def test_3787_acknowledged_messages_stay_away_from_a_slow_consumer(tmp_path):
+async def test_3787_acknowledged_messages_stay_away_from_a_slow_consumer(tmp_path, size):
+    count, pause_s = ((40, 0.01), (40, 0.01), (6_000, 0.1))[size]
     async with popping(tmp_path) as (member, _):
-        await send(member, *(b"%d" % n for n in range(40)))
+        await send(member, *(b"%d" % n for n in range(count)))
         seen: list[bytes] = []
-        while len(seen) < 40:
+        while len(seen) < count:
             for message in await member.pop(maxMsgNums=4, invisibleTime=60_000):
                 assert await member.ack(message) == OK
                 seen.append(message.body)
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(pause_s)
         assert sorted(seen) == sorted(set(seen))
         assert await member.pop(pollTime=300) == []
 
 
-async def test_5813_clients_that_die_while_they_poll_block_nothing(tmp_path, quick):
+async def test_5813_clients_that_die_while_they_poll_block_nothing(tmp_path, size):
     async with popping(tmp_path) as (member, broker):
-        for _ in range(20 if quick else 300):
+        for _ in range((20, 300, 1_000)[size]):
             async with Dying(broker.address) as dying:
                 await dying.ask(member.fields(pollTime=60_000))
         await send(member, b"x")
