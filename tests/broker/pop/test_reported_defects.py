@@ -12,8 +12,9 @@ import pytest
 
 from congreve.remoting.messages.admin_headers import ResetOffsetRequestHeader
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+from congreve.remoting.transport.client import RemotingClient
 
-from ..tool import config_of, running
+from ..tool import Tool, config_of, running
 from .popping import CHANGE, ILLEGAL, NOTHING, OK, Member
 
 TOGETHER = 2_000
@@ -209,6 +210,35 @@ async def test_5813_clients_that_die_while_they_poll_block_nothing(tmp_path, siz
         assert await bodies(member, pollTime=2_500) == [b"x"]
 
 
+async def test_9253_what_a_lost_client_popped_comes_again_soon(tmp_path):
+    async with popping(tmp_path) as (member, broker):
+        await send(member, b"x")
+        async with Dying(broker.address) as dying:
+            await dying.ask(member.fields(invisibleTime=3_600_000))
+            while not broker.managers.pops.in_flight.out:
+                await asyncio.sleep(0.01)
+        (again,) = await member.pop(pollTime=20_000)
+        assert (again.body, again.record.reconsume_times) == (b"x", 1)
+
+
+async def test_11083_5866_clients_that_came_and_went_leave_nothing(tmp_path, size):
+    async with popping(tmp_path) as (member, broker):
+        pops = broker.managers.pops
+        await member.pop()  # the group, and its retry topic
+        for _ in range((20, 300, 10_000)[size]):
+            async with Dying(broker.address) as dying:
+                await dying.ask(member.fields(pollTime=600_000, attemptId="a" * 1_000))
+                while not len(pops.waiting):
+                    await asyncio.sleep(0)
+        for _ in range(200):
+            if not len(pops.waiting):
+                break
+            await send(member, b"x")  # what wakes them finds that they are gone
+            await asyncio.sleep(0.05)
+        assert len(pops.waiting) == 0
+        assert set(await bodies(member, pollTime=2_500)) == {b"x"}
+
+
 class Dying:
     """A connection that asks, and is reset before its answer."""
 
@@ -250,6 +280,22 @@ async def test_7914_7724_after_a_restart_exactly_the_unacknowledged_come_again(t
             assert await member.ack(message) == OK
         assert await member.pop(pollTime=300) == []
         assert broker.managers.pops.in_flight.out == 0
+
+
+async def test_9128_10278_a_handle_is_good_after_a_restart_and_on_another_connection(tmp_path):
+    async with popping(tmp_path) as (member, _):
+        await send(member, b"1", b"2")
+        first, second = await member.pop(invisibleTime=60_000)
+    async with popping(tmp_path) as (member, broker):
+        assert await member.ack(first) == OK
+        client = RemotingClient()
+        try:
+            other = Member(Tool(member.tool.address, client))
+            assert await other.ack(second) == OK
+        finally:
+            await client.close()
+        assert broker.managers.pops.in_flight.out == 0
+        assert await member.pop(pollTime=300) == []
 
 
 async def test_8479_a_deleted_topic_brings_nothing_back(tmp_path):
