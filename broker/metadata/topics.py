@@ -87,13 +87,17 @@ class TopicConfigManager:
                 listener(name, config)
 
     def notify_steps(self) -> Generator[None, None, None]:
-        """Call the listeners for all topics: a setting that they depend on has changed."""
+        """Call the listeners for all topics: a setting that they depend on has changed.
+
+        Each gets a version of its own: a registration between two steps has only the topics so far,
+        and a name server ignores those that come with a version that it knows.
+        """
         for name in list(self.table):
             config = self.table.get(name)
             if config is not None:
                 self._call_listeners(name, config)
+                self.version_changed()
             yield
-        self.version_changed()
 
     def resize_template(self) -> None:
         """Give the template topic of sends defaultTopicQueueNums queues."""
@@ -280,7 +284,6 @@ class TopicConfigManager:
     def order_steps(self, order_topics: Iterable[str]) -> Generator[None, None, None]:
         """Mark exactly the topics of the name servers' list as ordered."""
         ordered = set(order_topics)
-        changed = False
         for old in list(self.table.values()):
             yield
             name = old.topic_name
@@ -289,8 +292,6 @@ class TopicConfigManager:
             new = msgspec.structs.replace(old, order=not old.order)
             self._set(new)
             self._call_listeners(name, new)
-            changed = True
-        if changed:
             self.version_changed()
 
     def body(self) -> TableBody[str, TopicConfig]:

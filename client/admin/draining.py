@@ -2,7 +2,8 @@
 WipeWritePermSubCommand)."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from enum import StrEnum
 
 import msgspec
@@ -33,9 +34,10 @@ from congreve.remoting.messages.admin_headers import (
     GetConsumeStatsRequestHeader,
     GetRouteInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
+    UnregisterBrokerRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
 )
-from congreve.remoting.messages.bodies import TopicRouteData
+from congreve.remoting.messages.bodies import BrokerData, ClusterInfo, TopicRouteData
 from congreve.remoting.messages.body import MessageQueue
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -48,6 +50,9 @@ DRAINING = "draining"
 """The setting of Congreve's brokers."""
 PERMISSION = "brokerPermission"
 LEVEL_FIGURE = "scheduleMessageOffset_"
+REGISTERED_S = 15.0
+"""How long name servers may take to get a change; a broker tries again after 5 s."""
+LOOK_S = 0.2
 FOREVER_MS = (1 << 63) - 1
 
 
@@ -96,62 +101,110 @@ class DrainedBroker:
             )
         return dict(group.broker_addrs)
 
+    async def places(self) -> list[tuple[int, str]]:
+        """Numbers and addresses of this name at any name server, sorted."""
+        return sorted({place for group in await self._groups() for place in _places(group)})
+
+    async def common(self) -> list[tuple[int, str]]:
+        """Those that all name servers have which answer."""
+        return sorted(set.intersection(*map(_places, await self._groups())))
+
+    async def _groups(self) -> list[BrokerData | None]:
+        """What each name server that answers has of this name."""
+        request = RemotingCommand(code=RequestCode.GET_BROKER_CLUSTER_INFO)
+        answers = (await self._admin.name_servers.ask_each(request)).values()
+        return [ClusterInfo.decode(each.body).broker_addr_table.get(self.name) for each in answers]
+
+    async def unregister(self, number: int, address: str) -> None:
+        """Remove a broker that does not run any more from the name servers that answer."""
+        for cluster in {group.cluster for group in await self._groups() if group is not None}:
+            header = UnregisterBrokerRequestHeader(
+                broker_name=self.name,
+                broker_addr=address,
+                cluster_name=cluster,
+                broker_id=number,
+            )
+            request = RemotingCommand(
+                code=RequestCode.UNREGISTER_BROKER, ext_fields=header.fields()
+            )
+            await self._admin.name_servers.ask_each(request)
+
+    async def is_left(self) -> bool:
+        """Whether no name server leads producers here, also if the broker does not answer."""
+        return not any((await self._routes({})).values())
+
     async def sends(self) -> Sends:
         """Whether routes lead producers to the master."""
         address = (await self.addresses())[MASTER_ID]
-        return await self._state(await BrokerReports(self._admin, address).settings())
-
-    async def _state(self, settings: dict[str, str]) -> Sends:
+        settings = await BrokerReports(self._admin, address).settings()
         if settings.get(DRAINING) == "true":
             return Sends.DRAINING
         if not int(settings.get(PERMISSION, "6")) & PERM_WRITE:
             return Sends.FORBIDDEN
-        if settings.get("brokerTopicEnable") == "false":
-            return Sends.OPEN  # its own topic is not writable
+        return Sends.OPEN if all((await self._routes(settings)).values()) else Sends.WIPED
+
+    async def _routes(self, settings: Mapping[str, str]) -> dict[str, bool]:
+        """Which name servers, of those that have the broker, lead producers to it: the route of the
+        broker's own topic shows that. Empty if that topic is never writable."""
+        is_writable = int(settings.get(PERMISSION, "6")) & PERM_WRITE
+        if not is_writable or settings.get("brokerTopicEnable") == "false":
+            return {}
         header = GetRouteInfoRequestHeader(topic=self.name)
         request = RemotingCommand(
             code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=header.fields()
         )
-        for answer in (await self._admin.name_servers.ask_each(request)).values():
-            if answer.code == ResponseCode.SUCCESS:
-                for queue in TopicRouteData.decode(answer.body).queue_datas:
-                    if queue.broker_name == self.name and not queue.perm & PERM_WRITE:
-                        return Sends.WIPED
-        return Sends.OPEN
+        return {
+            address: bool(queue.perm & PERM_WRITE)
+            for address, answer in (await self._admin.name_servers.ask_each(request)).items()
+            if answer.code == ResponseCode.SUCCESS
+            for queue in TopicRouteData.decode(answer.body).queue_datas
+            if queue.broker_name == self.name
+        }
 
-    async def stop_sends(self) -> None:
-        """Lead producers to other brokers; does nothing where that is so already.
+    async def stop_sends(self) -> bool:
+        """Lead producers to other brokers, also where that is so already. Returns whether all name
+        servers do so by now.
 
         A slave that does not answer is left out: it may not become the master before the next call.
         """
-        addresses = await self.addresses()
-        for number, address in sorted(addresses.items()):
-            reports = BrokerReports(self._admin, address)
-            try:
-                settings = await reports.settings()
-                if settings.get(DRAINING) == "false":
-                    await reports.update_settings({DRAINING: "true"})
-                elif number == MASTER_ID and await self._state(settings) is Sends.OPEN:
-                    await self._wipe()
-            except RemotingError:
-                if number == MASTER_ID:
-                    raise
+        return not any((await self._set_draining(is_draining=True)).values())
 
     async def allow_sends(self) -> None:
         """Undo stop_sends(), also what `mqadmin wipeWritePerm` did; every topic has its own
-        permission again. brokerPermission stays."""
+        permission again. brokerPermission stays. Returns when name servers lead producers here, or
+        after some seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REGISTERED_S):
+                while not all((await self._set_draining(is_draining=False)).values()):
+                    await asyncio.sleep(LOOK_S)
+
+    async def _set_draining(self, *, is_draining: bool) -> dict[str, bool]:
+        """Change the setting where it differs; returns the routes of the master."""
+        routes: dict[str, bool] = {}
+        wanted = str(is_draining).lower()
         for number, address in sorted((await self.addresses()).items()):
             reports = BrokerReports(self._admin, address)
             try:
                 settings = await reports.settings()
-                if settings.get(DRAINING) == "true":
-                    await reports.update_settings({DRAINING: "false"})
-                if number == MASTER_ID and await self._state(settings) is Sends.WIPED:
+                is_known = DRAINING in settings
+                if is_known and settings[DRAINING] != wanted:
+                    await reports.update_settings({DRAINING: wanted})
+                if number != MASTER_ID:
+                    continue
+                routes = await self._routes(settings)
+                if is_draining and not is_known and any(routes.values()):
+                    await self._wipe()
+                elif (
+                    not is_draining
+                    and settings.get(DRAINING) != "true"
+                    and not all(routes.values())
+                ):
                     # A broker registers all topics when it gets this setting.
                     await reports.update_settings({PERMISSION: settings.get(PERMISSION, "6")})
             except RemotingError:
                 if number == MASTER_ID:
                     raise
+        return routes
 
     async def _wipe(self) -> None:
         header = WipeWritePermOfBrokerRequestHeader(broker_name=self.name)
@@ -268,3 +321,7 @@ class DrainedBroker:
         if answer.code != ResponseCode.SUCCESS:
             return end
         return max(end - OffsetResponseHeader.read(answer).offset, 0)
+
+
+def _places(group: BrokerData | None) -> set[tuple[int, str]]:
+    return set() if group is None else set(group.broker_addrs.items())

@@ -11,6 +11,9 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
 from congreve.console.cluster.drain import drain
+from congreve.console.cluster.remove import remove
+from congreve.console.cluster.roll import roll
+from congreve.console.cluster.spread import spread
 from congreve.console.cluster.status import status
 from congreve.console.connection import ask, cluster_options
 from congreve.console.report import Rows, output_option, show
@@ -38,6 +41,9 @@ def cluster(context: click.Context, namesrv: str, output: str) -> None:
 
 cluster.add_command(status)
 cluster.add_command(drain)
+cluster.add_command(spread)
+cluster.add_command(roll)
+cluster.add_command(remove)
 
 
 async def _brokers(admin: AdminClient) -> Rows:

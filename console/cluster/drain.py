@@ -134,9 +134,11 @@ async def left_by_producers(
     begun = quiet = time.monotonic()
     sent = -1
     while True:
-        await drained.stop_sends()
+        is_stopped = await drained.stop_sends()
         before, sent = sent, await drained.sent()
         now = time.monotonic()
+        if not is_stopped:
+            begun = now
         if sent != before:
             quiet = now
         wait_s = max(begun + route_poll_s, quiet + min(QUIET_S, route_poll_s)) - now
@@ -155,7 +157,7 @@ async def _emptied(drained: DrainedBroker, ignored: Collection[str], progress: P
             left = await drained.remaining(ignored, with_new_groups=True)
             if not left:
                 return
-        progress(f"{drained.name}: {_sentence(left)} remain")
+        progress(f"{drained.name}: {remaining_text(left)} remain")
         await asyncio.sleep(LOOK_S)
 
 
@@ -202,7 +204,8 @@ def _names(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN)
 
 
-def _sentence(left: list[Remaining]) -> str:
+def remaining_text(left: list[Remaining]) -> str:
+    """The kinds and their counts, in a sentence."""
     counts: dict[str, int] = {}
     for each in left:
         counts[each.kind] = counts.get(each.kind, 0) + each.messages

@@ -266,6 +266,22 @@ async def test_a_broker_without_write_permission_refuses_every_topic() -> None:
             assert topics.table["BenchmarkTest"].perm == 6
 
 
+async def test_name_servers_take_a_setting_that_changes_during_a_registration() -> None:
+    async with Recorder() as server:
+        config = broker_config(server.address)
+        async with registered(config) as (_, topics):
+            config.broker_permission = PERM_READ
+            steps = topics.notify_steps()
+            next(steps)
+            await eventually(lambda: len(server.registrations) == 2)
+            at_once(steps)
+            await eventually(lambda: len(server.registrations) == 3)
+            versions = [each.data_version.counter for each in server.registrations]
+            assert len(set(versions)) == 3, "a name server ignores topics of a version it knows"
+            later = [each.topic_config_table.keys() for each in server.registrations[1:]]
+            assert later[0] | later[1] == topics.table.keys()
+
+
 async def test_a_draining_broker_takes_only_the_write_permission_from_routes() -> None:
     async with Recorder() as server:
         config = broker_config(server.address)

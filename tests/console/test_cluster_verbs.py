@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import servers
+from harness.wire import Wire
 
+from congreve.base.errors import CongreveError
 from congreve.client import (
     Message,
     SendResult,
     SyncProducer,
     SyncPullConsumer,
+    SyncPushConsumer,
     SyncShareConsumer,
     SyncTransactionProducer,
     TransactionState,
 )
 from congreve.client.settings import ConsumeFrom
+from congreve.client.transport import instance
 from tests.console.conftest import congreve
 
 
@@ -73,6 +79,9 @@ def perms(two: Two, topic: str) -> dict[str, int]:
     return {row["broker"]: row["perm"] for row in two.rows("topic", "route", topic)}
 
 
+UPDATE_TOPIC, REGISTER_BROKER, UPDATE_GROUP, GET_ALL_GROUPS = 17, 103, 200, 201
+GROUPS = ("reads", "reads-skewed", "reads-rolled", "pops")
+IGNORED = [each for group in GROUPS for each in ("--ignore", group)]
 DRAIN = ("cluster", "drain", "a", "--apply", "--route-poll", "0.1")
 
 
@@ -124,7 +133,7 @@ def test_a_drain_waits_for_groups_and_changes_nothing_without_apply(two: Two) ->
         left = {"broker": "a", "kind": "not consumed", "group": "reads", "topic": "drained"}
         assert json.loads(shown.stdout) == [{**left, "messages": 2}]
         assert two.sends() == ["open", "open"]
-        stuck = two.run(*DRAIN, "--timeout", "2")
+        stuck = two.run(*DRAIN, "--timeout", "1")
         assert (stuck.returncode, json.loads(stuck.stdout)) == (1, [{**left, "messages": 2}])
         assert two.sends() == ["draining", "open"]
         assert perms(two, "drained") == {"a": 4, "b": 6}
@@ -158,7 +167,7 @@ def test_delayed_and_popped_messages_remain(two: Two) -> None:
         kinds = {row["kind"]: row["messages"] for row in two.rows("cluster", "drain", "a")}
         assert kinds == {"not consumed": 1, "delayed": 1}
         consumer.ack(out)
-        stuck = two.run(*DRAIN, "--timeout", "2")
+        stuck = two.run(*DRAIN, "--timeout", "1")
         assert [row["kind"] for row in json.loads(stuck.stdout)] == ["delayed"]
         assert "1 delayed remain" in stuck.stderr
         (delayed,) = two.rows("timers", "list", "-t", "popped")
@@ -192,7 +201,233 @@ def test_a_drain_refuses_to_stop_the_producers_of_a_topic(two: Two) -> None:
     two.rows("topic", "delete", "lone")
 
 
+def test_a_topic_of_one_broker_is_spread_with_its_groups(two: Two) -> None:
+    with SyncProducer(two.namesrv.address, group="p") as producer:
+        name = producer.send(Message(topic="skewed", body=b"m")).queue.broker_name
+    other = {"a": "b", "b": "a"}[name]
+    address = two.brokers[name].address
+    with Wire(address) as wire:
+        settings = b'{"groupName":"reads-skewed","retryMaxTimes":3}'
+        assert wire.call(UPDATE_GROUP, {}, settings).code == 0
+    with SyncPullConsumer(two.namesrv.address, group="reads-skewed") as consumer:
+        (queue, *_) = consumer.queues("skewed")
+        consumer.commit(queue, 1)
+    (row,) = [row for row in two.rows("cluster", "spread") if row["topic"] == "skewed"]
+    count = row["queues"][name]
+    assert row == {"topic": "skewed", "ordered": False, "queues": {name: count, other: 0}}
+    plan = [
+        {"topic": "skewed", "broker": each, "before": row["queues"][each], "after": count}
+        for each in ("a", "b")
+    ]
+    assert two.rows("cluster", "spread", "skewed") == plan
+    assert [each["broker"] for each in two.rows("topic", "route", "skewed")] == [name]
+    assert two.rows("cluster", "spread", "skewed", "--apply") == plan
+    route = two.rows("topic", "route", "skewed")
+    assert [(each["broker"], each["write_queues"]) for each in route] == [
+        ("a", count),
+        ("b", count),
+    ]
+    with Wire(two.brokers[other].address) as wire:
+        assert b'"reads-skewed"' in wire.call(GET_ALL_GROUPS, {}).body
+    again = two.rows("cluster", "spread", "skewed", "--apply")
+    assert {each["before"] for each in again} == {count}
+    assert "skewed" not in {row["topic"] for row in two.rows("cluster", "spread")}
+
+
+def test_an_ordered_topic_keeps_its_queues_unless_told(two: Two) -> None:
+    with Wire(two.brokers["a"].address) as wire:
+        fields = {
+            "topic": "in-order",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "2",
+            "writeQueueNums": "2",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "attributes": "+message.type=FIFO",
+        }
+        assert wire.call(UPDATE_TOPIC, fields).code == 0
+    refused = two.run("cluster", "spread", "in-order", "--apply")
+    assert (refused.returncode, "in-order is ordered" in refused.stderr) == (1, True)
+    assert two.rows("cluster", "spread", "--all") == []
+    assert len(two.rows("cluster", "spread", "in-order", "--ordered", "--apply")) == 2
+    route = two.rows("topic", "route", "in-order")
+    assert [(each["broker"], each["write_queues"]) for each in route] == [("a", 2), ("b", 2)]
+
+
+def test_a_drained_broker_gets_no_queues(two: Two) -> None:
+    assert two.run(*DRAIN, "--force", "--ignore", "reads-skewed").returncode == 0
+    with SyncProducer(two.namesrv.address, group="p") as producer:
+        producer.send(Message(topic="only-b", body=b"m"))
+    rows = two.rows("cluster", "spread", "only-b", "-q", "9", "--apply")
+    assert [(row["broker"], row["after"]) for row in rows] == [("a", 0), ("b", 9)]
+
+
 def test_a_broker_that_is_not_registered_is_an_error_of_one_line(two: Two) -> None:
     refused = two.run("cluster", "drain", "nowhere")
     assert (refused.returncode, "they have a, b" in refused.stderr) == (1, True)
     assert len(refused.stderr.splitlines()) == 1
+
+
+class Supervisor:
+    """Starts a broker again that has stopped, as systemd does. `command` stops one."""
+
+    def __init__(self, two: Two, folder: Path, *, starts: bool = True) -> None:
+        self._brokers = two.brokers
+        self._folder = folder
+        self._starts = starts
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.command = f"echo $BROKER >>{folder}/stopped && kill $(cat {folder}/$BROKER)"
+        for name in self._brokers:
+            self._note(name)
+
+    def stopped(self) -> list[str]:
+        """The brokers that the command has stopped, in order."""
+        path = self._folder / "stopped"
+        return path.read_text().split() if path.exists() else []
+
+    def __enter__(self) -> Supervisor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _note(self, name: str) -> None:
+        process = self._brokers[name].process
+        assert process is not None
+        (self._folder / name).write_text(str(process.pid))
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.05):
+            for name, broker in self._brokers.items():
+                assert broker.process is not None
+                if broker.process.poll() is not None and self._starts:
+                    broker.spawn()
+                    self._note(name)
+
+
+class Sending:
+    """A producer that sends in a thread, without a second try, and what became of it."""
+
+    def __init__(self, namesrv: str, topic: str) -> None:
+        self._namesrv = namesrv
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self.sent: list[int] = []
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Sending:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        with SyncProducer(self._namesrv, group="rolled", retries=0) as producer:
+            for number in count():
+                if self._ended.wait(0.01):
+                    return
+                try:
+                    producer.send(Message(topic=self._topic, body=str(number).encode()))
+                    self.sent.append(number)
+                except CongreveError as error:
+                    self.failures.append(str(error))
+
+
+def roll(supervisor: Supervisor, *options: str) -> tuple[str, ...]:
+    return (
+        *("cluster", "roll", "--restart", supervisor.command, "--apply"),
+        *("--route-poll", "2", *options),
+    )
+
+
+def test_a_roll_restarts_each_broker_without_a_failed_send(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance, "REFRESH_S", 0.5)
+    two.rows("topic", "create", "rolled", "-q", "2")
+    read: list[int] = []
+    with (
+        Supervisor(two, tmp_path) as supervisor,
+        SyncPushConsumer(
+            two.namesrv.address,
+            group="reads-rolled",
+            topics={"rolled": "*"},
+            listener=lambda message: read.append(int(message.body)),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ),
+        Sending(two.namesrv.address, "rolled") as sending,
+    ):
+        preview = two.rows("cluster", "roll", "--restart", "false")
+        assert [(row["broker"], row["does"]) for row in preview] == [
+            ("a", "drain, restart, open"),
+            ("b", "drain, restart, open"),
+        ]
+        begun_ms = int(time.time() * 1000)
+        two.rows(*roll(supervisor, "--force"))
+        assert supervisor.stopped() == ["a", "b"]
+        two.rows(*roll(supervisor, "--since", str(begun_ms)))
+        assert supervisor.stopped() == ["a", "b"], "they have started since"
+        assert two.sends() == ["open", "open"]
+        sending.__exit__()
+        assert sending.failures == []
+        deadline = time.monotonic() + 120
+        while set(sending.sent) - set(read):
+            assert time.monotonic() < deadline, set(sending.sent) - set(read)
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("failing", ["false", "true"])
+def test_a_roll_that_stops_leaves_a_state_that_is_seen_and_continues(
+    two: Two, tmp_path: Path, failing: str
+) -> None:
+    """At a restart that fails, and at one that does nothing."""
+    begun = str(int(time.time() * 1000))
+    options = ("--apply", "--force", "--route-poll", "0.1", "--timeout", "2")
+    broken = two.run("cluster", "roll", "--restart", failing, *options)
+    assert (broken.returncode, "--since" in broken.stderr) == (1, True)
+    assert two.sends() == ["draining", "open"]
+    with Supervisor(two, tmp_path) as supervisor:
+        two.rows(*roll(supervisor, "--force", "--since", begun))
+        assert supervisor.stopped() == ["a", "b"]
+    assert two.sends() == ["open", "open"]
+
+
+def test_a_drained_broker_is_removed_once(two: Two, tmp_path: Path) -> None:
+    refused = two.run("cluster", "remove", "b", "--apply")
+    assert (refused.returncode, "drain b --apply` first" in refused.stderr) == (1, True)
+    two.rows("cluster", "drain", "b", "--apply", "--force", "--route-poll", "0.1", *IGNORED)
+    with Supervisor(two, tmp_path, starts=False) as supervisor:
+        arguments = ("cluster", "remove", "b", "--stop", supervisor.command, *IGNORED)
+        (planned,) = two.rows(*arguments)
+        assert (planned["state"], two.sends()) == ("to remove", ["open", "draining"])
+        (removed,) = two.rows(*arguments, "--apply")
+        assert removed == {**planned, "state": "removed"}
+        assert [row["broker"] for row in two.rows("cluster")] == ["a"]
+        assert two.rows(*arguments, "--apply") == []
+        assert supervisor.stopped() == ["b"]
+    two.brokers["b"].start()
+    assert two.sends() == ["open", "draining"], "as it was"
+    two.rows("cluster", "drain", "b", "--undo", "--apply")
+
+
+def test_a_registration_without_a_broker_is_removed_by_force(two: Two) -> None:
+    fields = {
+        "brokerName": "gone",
+        "brokerAddr": "127.0.0.1:1",
+        "clusterName": servers.CLUSTER,
+        "haServerAddr": "127.0.0.1:2",
+        "brokerId": "0",
+    }
+    with Wire(two.namesrv.address) as wire:  # its name server forgets it with the connection
+        assert wire.call(REGISTER_BROKER, fields).code == 0
+        (row,) = [row for row in two.rows("cluster", "status") if row["broker"] == "gone"]
+        assert row["state"] == "no answer"
+        (left,) = two.rows("cluster", "remove", "gone", "--force", "--apply")
+        assert left["state"] == "removed"
+        assert [row["broker"] for row in two.rows("cluster")] == ["a", "b"]

@@ -1,0 +1,221 @@
+"""``congreve cluster roll``: restarts one broker after the other, for an upgrade."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import click
+
+from congreve.base.errors import CongreveError
+from congreve.client.admin import AdminClient
+from congreve.client.admin.draining import DrainedBroker
+from congreve.client.admin.reports import BrokerReports
+from congreve.client.errors import BrokerError, BrokerNotFoundError
+from congreve.client.transport.route import MASTER_ID
+from congreve.console.cluster.brokers import chosen_cluster, cluster_option
+from congreve.console.cluster.drain import (
+    LOOK_S,
+    Progress,
+    apply_option,
+    check_others,
+    left_by_producers,
+    lone_topics,
+    route_poll_option,
+)
+from congreve.console.cluster.machine import MachineCommand
+from congreve.console.connection import ask, cluster_options
+from congreve.console.option_types import FiniteRange, Time
+from congreve.console.report import Rows, output_option, show
+from congreve.remoting.errors import RemotingError
+from congreve.remoting.messages.codes import ResponseCode
+
+
+class Place(NamedTuple):
+    """A broker of a name."""
+
+    broker: str
+    number: int
+    address: str
+
+
+@click.command(help="Restart brokers one after the other, slaves first, without a failed send.")
+@click.argument("brokers", nargs=-1, metavar="[BROKER]...")
+@click.option(
+    "--restart",
+    required=True,
+    metavar="COMMAND",
+    help="Restarts one: $BROKER, $BROKER_ID, $HOST, $PORT.",
+)
+@click.option("--since", type=Time(), help="Leave out those that have started after this time.")
+@click.option("--force", is_flag=True, help="Also if a topic has no other broker.")
+@click.option(
+    "--timeout",
+    type=FiniteRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds for each step of each broker.",
+)
+@apply_option
+@route_poll_option
+@cluster_option
+@cluster_options
+@output_option
+def roll(
+    brokers: tuple[str, ...],
+    restart: str,
+    since: int | None,
+    force: bool,
+    timeout: float,
+    is_applied: bool,
+    route_poll: float,
+    cluster: str | None,
+    namesrv: str,
+    output: str,
+) -> None:
+    """All brokers of the cluster, or these; each one takes messages again before the next."""
+
+    async def question(admin: AdminClient) -> Rows:
+        names = brokers or sorted(await admin.masters(await chosen_cluster(admin, cluster)))
+        rolling = _Roll(admin, MachineCommand(restart), since or 0, route_poll, timeout)
+        rows = await rolling.plan(names)
+        if is_applied:
+            for name in names:
+                await rolling.run(name, is_forced=force)
+        return rows
+
+    begun_ms = since or int(time.time() * 1000)
+    title = None if is_applied else "not changed: use --apply"
+    try:
+        rows = ask(namesrv, question)
+    except (CongreveError, KeyboardInterrupt):
+        if is_applied:
+            click.echo(f"to go on, repeat it with --since {begun_ms}", err=True)
+        raise
+    show(rows, output, title)
+
+
+class _Roll:
+    """The steps for one broker name after the other; each of them may be repeated."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        command: MachineCommand,
+        since_ms: int,
+        route_poll_s: float,
+        timeout_s: float,
+    ) -> None:
+        self._admin = admin
+        self._command = command
+        self._since_ms = since_ms
+        self._route_poll_s = route_poll_s
+        self._timeout_s = timeout_s
+        self._progress = Progress()
+
+    async def plan(self, names: Sequence[str]) -> Rows:
+        """What happens to each broker, in order."""
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            for place in await self._places(name):
+                drains = place.number == MASTER_ID
+                does = "drain, restart, open" if drains else "restart"
+                if not await self._is_due(place):
+                    does = "none: it has started since"
+                rows.append({**place._asdict(), "does": does})
+        return rows
+
+    async def run(self, name: str, *, is_forced: bool) -> None:
+        """Restart all brokers of a name that have not started since; then producers send to it.
+
+        Raises CongreveError when a step fails or takes too long.
+        """
+        drained = DrainedBroker(self._admin, name)
+        done: set[str] = set()
+        while due := [each for each in await self._due(name) if each.address not in done]:
+            place = due[0]
+            await self._all_in_sync(drained)
+            if place.number == MASTER_ID:
+                if not is_forced:
+                    check_others(name, await lone_topics(self._admin, name))
+                async with self._step(f"producers still send to {name}"):
+                    await left_by_producers(drained, self._route_poll_s, self._progress)
+            await self._restart(place)
+            done.add(place.address)
+        await self._all_in_sync(drained)
+        await drained.allow_sends()
+        self._progress(f"{name}: sends {await drained.sends()}")
+
+    async def _restart(self, place: Place) -> None:
+        name, number, address = place
+        before = await self._booted_ms(address)
+        self._progress(f"{name} {number} at {address}: restarts")
+        await self._command.run(*place)
+
+        async def is_back() -> bool:
+            if await self._booted_ms(address) == before:
+                return False
+            return address in {at for _, at in await DrainedBroker(self._admin, name).common()}
+
+        await self._until(is_back, f"{name} {number} at {address} has not restarted")
+        self._progress(f"{name} {number} at {address}: registered")
+
+    async def _all_in_sync(self, drained: DrainedBroker) -> None:
+        async def is_so() -> bool:
+            return await slaves_behind(self._admin, await drained.addresses()) == 0
+
+        await self._until(is_so, f"{drained.name} has slaves that are not in sync")
+
+    async def _due(self, name: str) -> list[Place]:
+        return [each for each in await self._places(name) if await self._is_due(each)]
+
+    async def _places(self, name: str) -> list[Place]:
+        """Slaves first, the master last."""
+        addresses = await DrainedBroker(self._admin, name).addresses()
+        return [Place(name, number, at) for number, at in sorted(addresses.items(), reverse=True)]
+
+    async def _is_due(self, place: Place) -> bool:
+        return not self._since_ms or await self._booted_ms(place.address) <= self._since_ms
+
+    async def _booted_ms(self, address: str) -> int:
+        return int((await BrokerReports(self._admin, address).runtime())["bootTimestamp"])
+
+    async def _until(self, condition: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+        """Wait for it; while a broker does not answer, or there is no master, it is not so."""
+        async with self._step(otherwise):
+            while True:
+                with suppress(RemotingError, BrokerNotFoundError):
+                    if await condition():
+                        return
+                self._progress(f"waits: {otherwise}")
+                await asyncio.sleep(LOOK_S)
+
+    @asynccontextmanager
+    async def _step(self, otherwise: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except TimeoutError:
+            raise CongreveError(f"{otherwise} after {self._timeout_s:.0f} s") from None
+
+
+async def slaves_behind(admin: AdminClient, addresses: Mapping[int, str]) -> int:
+    """How many registered slaves of a master are not in sync. RocketMQ 4.9 does not say that: there
+    the ends of the logs count."""
+    master = BrokerReports(admin, addresses[MASTER_ID])
+    slaves = [at for number, at in addresses.items() if number != MASTER_ID]
+    try:
+        found = (await master.ha_status()).ha_connection_info
+        return len(slaves) - sum(slave.in_sync for slave in found)
+    except BrokerError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+    end = await _log_end(master)
+    return sum([await _log_end(BrokerReports(admin, at)) < end for at in slaves])
+
+
+async def _log_end(reports: BrokerReports) -> int:
+    return int((await reports.runtime())["commitLogMaxOffset"])
