@@ -200,8 +200,10 @@ cdef class Lane:
 
     cdef void accept_all(self, int32_t listener) noexcept nogil:
         cdef LaneConnection *connection
-        cdef int _
-        for _ in range(ACCEPTS_A_TURN):
+        cdef int accepted
+        for accepted in range(ACCEPTS_A_TURN):
+            if accepted and self.untold >= UNTOLD_MAX:
+                return  # the next turn first takes those that have ended
             if self.to_loop.waiting() > self.to_loop.count_max // 2:
                 self.listeners.listen(False)  # the loop is behind; look() listens again
                 return
@@ -455,7 +457,7 @@ cdef class Lane:
             self.listeners.listen(True)
         for place in range(self.table.places):
             connection = self.table.at(place)
-            if connection.fd >= 0:
+            if connection.fd >= 0 and connection.accepted_ms < self.now_ms:
                 self.tell_opened(connection)
             late = self.table.lateness(connection, self.now_ms)
             if late == entry_kinds.CLOSED:
