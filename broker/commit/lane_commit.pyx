@@ -201,14 +201,16 @@ cdef class LaneCommit:
             self.fail_first(lane, self.confirm.backend.failure)
 
     cdef int sleep_ms(self, Lane lane) noexcept nogil:
+        cdef int64_t now
         # A request takes completed writes, whose event may have come before the answers did.
         if self.count and self.is_done(self.held[self.first].upto,
                                        self.held[self.first].lacks_slave):
             self.release(lane)
         if not self.awaited and not self.count:
             return SLEEP_MS
-        if monotonic_ns() < self.awake_until_ns:
-            return 0
+        now = monotonic_ns()
+        if now < self.awake_until_ns:
+            return 0 if lane.busy_poll.is_allowed(now) else 1
         if self.awaited:
             # The connections that were just answered take too long to send again.
             self.awaited = 0

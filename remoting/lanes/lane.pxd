@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from congreve.remoting.lanes.busy_poll cimport BusyPoll
 from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection, Listeners
 from congreve.remoting.lanes.handle cimport LaneHandle
 from congreve.remoting.lanes.mailbox cimport Mailbox, MailboxEntry
@@ -41,9 +42,8 @@ cdef class Lane:
     cdef uint8_t *input
     cdef int64_t now_ms
     cdef int64_t turn_left      # bytes that this turn may still read
-    cdef int64_t poll_ns
+    cdef BusyPoll busy_poll         # sinks ask its is_allowed()
     cdef bint polls             # the turn read a small chunk
-    cdef int64_t poll_until_ns
     cdef int64_t next_check_ms
     cdef int64_t unfinished_max
     cdef int64_t crowded_bytes  # of incomplete frames, beyond which large ones wait

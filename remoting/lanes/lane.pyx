@@ -30,6 +30,7 @@ from libc.stdlib cimport free, malloc
 from congreve.base.atomic cimport store_relaxed
 from congreve.base.clock cimport monotonic_ns
 from congreve.remoting.lanes cimport entry_kinds, sockets
+from congreve.remoting.lanes.busy_poll cimport BusyPoll, lost_cores
 from congreve.remoting.lanes.connections cimport (
     Listeners,
     Opening,
@@ -98,12 +99,12 @@ cdef class LaneSink:
 cdef class Lane:
     """Accepts and serves connections of listening sockets, in the thread that calls run().
 
-    The thread polls without sleeping for `poll_s` seconds after a small chunk. It closes a
-    connection after `idle_s` without a byte, when the first frame is not complete after
+    The thread polls without sleeping for `poll_s` seconds after a small chunk, as BusyPoll lets it.
+    It closes a connection after `idle_s` without a byte, when the first frame is not complete after
     `first_frame_s`, and when a later one is not after `frame_timeout_s`; either has one more second
-    for each `frame_bytes_per_s` bytes of the frame. It keeps
-    at most `unfinished_max` bytes of incomplete frames. `entries_max` and `entry_bytes_max` bound
-    the entries that wait for the loop. With `tls` connections may be encrypted.
+    for each `frame_bytes_per_s` bytes of the frame. It keeps at most `unfinished_max` bytes of
+    incomplete frames. `entries_max` and `entry_bytes_max` bound the entries that wait for the loop.
+    With `tls` connections may be encrypted.
     """
 
     def __cinit__(self, listeners, LaneSink sink not None, *, double poll_s=0.0,
@@ -112,7 +113,7 @@ cdef class Lane:
                   int64_t entries_max=16384, int64_t entry_bytes_max=32 << 20,
                   TlsSessions tls=None):
         self.sink = sink
-        self.poll_ns = <int64_t> (poll_s * 1e9)
+        self.busy_poll = BusyPoll(poll_s)
         self.unfinished_max = unfinished_max
         self.crowded_bytes = unfinished_max - unfinished_max // 8
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
@@ -151,10 +152,12 @@ cdef class Lane:
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef LaneConnection *connection
         cdef uint64_t id
-        cdef int i, place, found = sockets.epoll_wait(
-            self.epoll, events, EVENTS_MAX, self.sleep_ms(self.sink.turn_ended(self))
-        )
-        self.now_ms = monotonic_ns() // 1_000_000
+        cdef int sleep_ms = self.sleep_ms(self.sink.turn_ended(self))
+        cdef int i, place, found = sockets.epoll_wait(self.epoll, events, EVENTS_MAX, sleep_ms)
+        cdef int64_t now_ns = monotonic_ns()
+        if sleep_ms == 0 and found == 0:
+            self.busy_poll.polled(now_ns, lost_cores())
+        self.now_ms = now_ns // 1_000_000
         self.turn_left = TURN_BYTES
         self.turns += 1
         for i in range(found):
@@ -191,10 +194,11 @@ cdef class Lane:
             self.close(connection, 0)  # a peer that closes while reading is paused
 
     cdef int sleep_ms(self, int wanted) noexcept nogil:
-        cdef int64_t now_ns = monotonic_ns() if self.poll_ns else 0
+        cdef int64_t now_ns = monotonic_ns()
         if self.polls:
-            self.polls, self.poll_until_ns = False, now_ns + self.poll_ns
-        return 0 if now_ns < self.poll_until_ns else min(wanted, <int> CHECK_MS)
+            self.polls = False
+            self.busy_poll.expect_more(now_ns)
+        return 0 if self.busy_poll.is_due(now_ns) else min(wanted, <int> CHECK_MS)
 
     # Connections.
 
