@@ -12,6 +12,7 @@ from congreve.remoting.messages.admin_headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
+from congreve.remoting.messages.bodies import is_standard_route
 from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
@@ -52,13 +53,23 @@ class RouteProcessor:
 
     def _route(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         header = GetRouteInfoRequestHeader.read(request)
-        route = self._routes.route(header.topic, connection.listener)
-        if route is None:
+        standard = is_standard_route(
+            request.version, standard_only=header.accept_standard_json_only
+        )
+        order = None
+        if self._config.order_message_enable:
+            order = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+        if order is None:
+            body = self._routes.route_body(header.topic, connection.listener, standard=standard)
+        else:
+            route = self._routes.route(header.topic, connection.listener)
+            body = None
+            if route is not None:
+                route.order_topic_conf = order
+                body = route.encode_as(standard=standard)
+        if body is None:
             remark = f"No topic route info in name server for the topic: {header.topic}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if self._config.order_message_enable:
-            route.order_topic_conf = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
-        body = route.encode_for(request.version, standard_only=header.accept_standard_json_only)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     async def _cluster_info(

@@ -12,6 +12,7 @@ from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableLimit
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
+from congreve.namesrv.topics import Placement, TopicTable
 from congreve.remoting.messages.admin_bodies import TopicList
 from congreve.remoting.messages.bodies import (
     BrokerData,
@@ -36,6 +37,8 @@ MASTER_ID = 0
 _NAMED_MAX = 5
 NAME_MAX = 1024
 """Characters of a name: maxBrokers and maxTopics bound memory only when names are bounded."""
+KEPT_BYTES_MAX = 64 << 20
+"""Bytes of routes that are kept as they are sent."""
 
 
 class Perm(IntFlag):
@@ -101,13 +104,14 @@ class RouteTable:
         limits = config or NamesrvConfig()
         self._broker_limit = TableLimit("maxBrokers", "brokers", lambda: limits.max_brokers)
         self._topic_limit = TableLimit("maxTopics", "topics", lambda: limits.max_topics)
-        self._topic_count = 0  # one for each broker name that has it
         self._clock = clock
-        self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+        self._topics = TopicTable()
         self._brokers: dict[str, BrokerData] = {}  # by broker name
         self._live: dict[str, _LiveBroker] = {}  # by address
         self._replaced: dict[str, str] = {}  # broker name -> the master before the present one
         self._left: set[str] = set()  # names that their broker has given up
+        self._kept: dict[tuple[Placement, str, bool], bytes] = {}  # routes of these brokers
+        self._kept_bytes = 0
         self._doubts = LimitedLog(logger)
 
     # --- brokers
@@ -153,10 +157,10 @@ class RouteTable:
         for stale in [i for i, a in data.broker_addrs.items() if a == broker.address]:
             if stale != broker.broker_id:
                 del data.broker_addrs[stale]
-        data.broker_addrs[broker.broker_id] = broker.address
-        if broker.address not in self._live:
+        known_live = self._live.get(broker.address)
+        if known_live is None:
             logger.info("broker %s registered: %s", broker.name, broker.address)
-        self._live[broker.address] = _LiveBroker(
+        live = _LiveBroker(
             name=broker.name,
             last_seen=self._clock(),
             data_version=topics.data_version,
@@ -165,6 +169,16 @@ class RouteTable:
             channel=channel,
             advertised=broker.advertised,
         )
+        is_shown = (
+            data.broker_addrs.get(broker.broker_id) == broker.address
+            and known_live is not None
+            and known_live.filter_servers == filter_servers
+            and known_live.advertised == broker.advertised
+        )
+        data.broker_addrs[broker.broker_id] = broker.address
+        self._live[broker.address] = live
+        if not is_shown:
+            self._drop_kept()
         return None if broker.broker_id == MASTER_ID else self._master(data)
 
     def _leave_old_name(self, broker: BrokerIdentity) -> None:
@@ -227,9 +241,7 @@ class RouteTable:
             logger.warning("%s silent for %g s: routes are removed", _some(expired), EXPIRY_S)
             yield from self._forget(expired.keys())
         left, self._left = self._left, set()
-        for topic in list(self._queues) if left else ():
-            self._remove_queues(topic, left - self._brokers.keys())
-            yield
+        yield from self._remove_queues(left)
         return list(expired.values())
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
@@ -266,9 +278,13 @@ class RouteTable:
                 del self._brokers[name]
                 self._replaced.pop(name, None)
                 empty.add(name)
-        for topic in list(self._queues) if empty else ():
+        self._drop_kept()
+        yield from self._remove_queues(empty)
+
+    def _remove_queues(self, broker_names: Set[str]) -> Steps[None]:
+        for topics in self._topics.portions() if broker_names else ():
             # A broker that registered again meanwhile keeps its queues.
-            self._remove_queues(topic, empty - self._brokers.keys())
+            self._topics.remove(topics, broker_names - self._brokers.keys())
             yield
 
     # --- topics
@@ -278,14 +294,40 @@ class RouteTable:
 
         The addresses are those that brokers advertise for this listener of the name server.
         """
-        queues = self._queues.get(topic, {})
-        brokers = [self._brokers[name] for name in queues if name in self._brokers]
-        if not brokers:
+        placement = self._topics.get(topic)
+        return None if placement is None else self._route(placement, listener)
+
+    def route_body(self, topic: str, listener: str, *, standard: bool) -> bytes | None:
+        """The same, encoded as TopicRouteData.encode_for(); it is kept until a broker changes."""
+        placement = self._topics.get(topic)
+        if placement is None:
             return None
+        key = placement, listener, standard
+        body = self._kept.get(key)
+        if body is None:
+            route = self._route(placement, listener)
+            if route is None:
+                return None
+            body = route.encode_as(standard=standard)
+            if self._kept_bytes + len(body) > KEPT_BYTES_MAX:
+                self._drop_kept()
+            self._kept[key] = body
+            self._kept_bytes += len(body)
+        return body
+
+    def _drop_kept(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def _route(self, placement: Placement, listener: str) -> TopicRouteData | None:
+        queues = [each for each in placement.queues if each.broker_name in self._brokers]
+        if not queues:
+            return None
+        brokers = [self._brokers[each.broker_name] for each in queues]
         addresses = [address for data in brokers for address in data.broker_addrs.values()]
         filter_servers = {a: self._live[a].filter_servers for a in addresses if a in self._live}
         return TopicRouteData(
-            queue_datas=[queue for name, queue in queues.items() if name in self._brokers],
+            queue_datas=[QueueData(*each) for each in queues],
             broker_datas=[self._advertised(data, listener) for data in brokers],
             filter_server_table={a: servers for a, servers in filter_servers.items() if servers},
         )
@@ -302,22 +344,17 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or only its queues on the brokers of a cluster."""
-        queues = self._queues.get(topic, {})
-        self._remove_queues(topic, set(queues) if cluster is None else self._names(cluster))
+        placement = self._topics.get(topic)
+        if placement is not None:
+            names = {each.broker_name for each in placement.queues}
+            self._topics.remove([topic], names if cluster is None else self._names(cluster))
 
     def change_perm(self, broker_name: str, change: Callable[[int], int]) -> Steps[int]:
         """Change the permissions of a broker's queues until it registers changes.
 
         Returns the number of queues.
         """
-        count = 0
-        for queues in list(self._queues.values()):
-            yield
-            queue = queues.get(broker_name)
-            if queue is not None:
-                queues[broker_name] = msgspec.structs.replace(queue, perm=change(queue.perm))
-                count += 1
-        return count
+        return self._topics.change_perm(broker_name, change)
 
     def wipe_write_perm(self, broker_name: str) -> Steps[int]:
         """Remove the write permission of a broker's queues; returns their number."""
@@ -334,32 +371,12 @@ class RouteTable:
         long; then none is taken.
         """
         topics = list(topics)
-        for config in topics:
-            _check_lengths({"topicName": config.topic_name})
-        self._check_room(broker_name, topics)
-        for config in topics:
-            queues = self._queues.setdefault(config.topic_name, {})
-            self._topic_count += broker_name not in queues
-            queues[broker_name] = QueueData(
-                broker_name=broker_name,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
-                topic_sys_flag=config.topic_sys_flag,
-            )
-
-    def _check_room(self, broker_name: str, topics: Collection[TopicConfig]) -> None:
-        known = self._queues
-        new = {t.topic_name for t in topics if broker_name not in known.get(t.topic_name, ())}
-        self._topic_limit.check(self._topic_count, len(new))
-
-    def _remove_queues(self, topic: str, broker_names: Set[str]) -> None:
-        queues = self._queues.get(topic, {})
-        for name in broker_names & queues.keys():
-            del queues[name]
-            self._topic_count -= 1
-        if not queues:
-            self._queues.pop(topic, None)
+        names = [topic.topic_name for topic in topics]
+        for name in names:
+            if len(name) > NAME_MAX:
+                _check_lengths({"topicName": name})
+        self._topic_limit.check(self._topics.entries, self._topics.count_new(broker_name, names))
+        self._topics.take(broker_name, topics)
 
     # --- lists
 
@@ -373,12 +390,14 @@ class RouteTable:
 
     def topics(self) -> TopicList:
         """The names of all topics."""
-        return TopicList(topic_list=list(self._queues))
+        return TopicList(topic_list=list(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> Steps[TopicList]:
         """The names of the topics on brokers of a cluster."""
         names = self._names(cluster)
-        return self._topics_where(lambda queues: not names.isdisjoint(queues))
+        return self._topics_where(
+            lambda placement: any(each.broker_name in names for each in placement.queues)
+        )
 
     def system_topics(self) -> TopicList:
         """The names of clusters and brokers, which are topics too, and one broker's address."""
@@ -404,15 +423,15 @@ class RouteTable:
         """Topics whose flag has these bits as wanted on their first broker."""
         looked_at, wanted = int(looked_at), int(wanted)  # quicker to compare than flags
         return self._topics_where(
-            lambda queues: next(iter(queues.values())).topic_sys_flag & looked_at == wanted
+            lambda placement: placement.queues[0].topic_sys_flag & looked_at == wanted
         )
 
-    def _topics_where(self, chosen: Callable[[dict[str, QueueData]], bool]) -> Steps[TopicList]:
-        """Topics for whose queues by broker `chosen` returns True."""
-        found = []
-        for topic, queues in list(self._queues.items()):
-            if queues and chosen(queues):  # its last broker may have left since the last step
-                found.append(topic)
+    def _topics_where(self, chosen: Callable[[Placement], bool]) -> Steps[TopicList]:
+        """Topics for whose placement `chosen` returns True."""
+        found: list[str] = []
+        for topics in self._topics.portions():
+            placements = ((topic, self._topics.get(topic)) for topic in topics)
+            found += [topic for topic, placement in placements if placement and chosen(placement)]
             yield
         return TopicList(topic_list=found)
 

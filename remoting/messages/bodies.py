@@ -62,6 +62,11 @@ FIRST_VERSION_OF_STANDARD_ROUTES = 401
 """MQVersion ordinal of V4_9_4: from it on, routes are standard JSON."""
 
 
+def is_standard_route(version: int, *, standard_only: bool) -> bool:
+    """Whether a client of this MQVersion gets a route as standard JSON."""
+    return version >= FIRST_VERSION_OF_STANDARD_ROUTES or standard_only
+
+
 class TopicRouteData(Body):
     """Answer to GET_ROUTEINFO_BY_TOPIC."""
 
@@ -78,11 +83,13 @@ class TopicRouteData(Body):
         return super().from_tree(tree)
 
     def encode_for(self, version: int, *, standard_only: bool) -> bytes:
-        """encode() for a client of this MQVersion: newer ones get standard JSON.
+        """encode() for a client of this MQVersion: newer ones get standard JSON."""
+        return self.encode_as(standard=is_standard_route(version, standard_only=standard_only))
 
-        It has all keys quoted and sorted, and all characters beyond ASCII escaped.
-        """
-        if version < FIRST_VERSION_OF_STANDARD_ROUTES and not standard_only:
+    def encode_as(self, *, standard: bool) -> bytes:
+        """encode(), or standard JSON: it has all keys quoted and sorted, and all characters beyond
+        ASCII escaped."""
+        if not standard:
             return self.encode()
         tree = msgspec.to_builtins(self, str_keys=True)
         present = {key: value for key, value in tree.items() if value is not None}

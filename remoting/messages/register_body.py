@@ -13,6 +13,7 @@ It loses topicSysFlag and order.
 import struct
 import zlib
 from collections.abc import Generator
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from congreve.remoting.messages.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from congreve.remoting.messages.body import Body
 from congreve.remoting.wire.frame import FRAME_MAX
 
 FIRST_VERSION_WITH_FILTER_SERVERS = 37
@@ -40,6 +42,7 @@ PART_BYTES = 512 << 10
 """Bytes of topics, by topic_size(), of one of the registrations by which a broker sends them."""
 
 _EMPTY_SIZE = len(fastjson.dumps(TopicConfig("", 0, 0, 0, "", 0))) - len('""""0000')
+B = TypeVar("B", bound=Body)
 _LENGTH = struct.Struct(">i")
 _TOPIC_NAMES = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
 _TOPIC_FIELDS = len(_TOPIC_NAMES)
@@ -99,14 +102,22 @@ def read_registration(body: bytes, version: int, *, compressed: bool) -> Registe
     if not body:
         return RegisterBrokerBody()
     if version < FIRST_VERSION_WITH_FILTER_SERVERS:
-        topics = TopicConfigSerializeWrapper.decode(body)
+        topics = _decoded(TopicConfigSerializeWrapper, body)
         read = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
     elif compressed:
         return _read_pieces(_inflate(body))
     else:
-        read = RegisterBrokerBody.decode(body)
+        read = _decoded(RegisterBrokerBody, body)
     _check_count(len(read.topic_config_serialize_wrapper.topic_config_table))
     return read
+
+
+def _decoded(kind: type[B], body: bytes) -> B:
+    """Body.decode(); what is standard JSON with all types as they should be is read in one pass."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return kind.decode(body)
 
 
 def _check_count(topics: int) -> None:

@@ -19,7 +19,12 @@ from congreve.remoting.messages.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from congreve.remoting.messages.register_body import INFLATED_MAX, TOPICS_MAX, write_registration
+from congreve.remoting.messages.register_body import (
+    INFLATED_MAX,
+    TOPICS_MAX,
+    read_registration,
+    write_registration,
+)
 
 from .registration import BODY, BROKER, ROUTE, VERSION, WRAPPER, register
 
@@ -206,3 +211,20 @@ async def test_a_registration_over_the_limit_leaves_no_partial_broker() -> None:
         assert answer.code == 1 and "maxTopics" in (answer.remark or "")
         assert server.routes.topics().topic_list == []
         assert server.routes.data_version("10.0.0.1:10911") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BODY,
+        BODY.replace(b'"perm":6', b'"perm":"6"'),
+        BODY.replace(b'"perm":6', b'"perm":null'),
+        BODY.replace(b'"perm":6', b'"perm":6.0,"unknown":{"a":[1]}'),
+        BODY.replace(b'"perm":6', b"perm:6"),
+        BODY.replace(b'"perm":6', b'"perm":1,"perm":6'),
+        BODY.replace(b'"order":false,', b""),
+        BODY.replace(b'"T"', b'"\\ud800"'),
+    ],
+)
+def test_one_pass_reads_what_the_tolerant_way_reads(text: bytes) -> None:
+    assert read_registration(text, 401, compressed=False) == RegisterBrokerBody.decode(text)

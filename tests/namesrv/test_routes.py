@@ -8,6 +8,7 @@ from harness.slowness import limit_s
 
 from congreve.base.steps import at_once
 from congreve.base.table_limit import TableFullError
+from congreve.namesrv import routes as routes_module
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.errors import RegistrationError
 from congreve.namesrv.routes import EXPIRY_S, BrokerIdentity, RouteTable
@@ -290,7 +291,9 @@ def test_brokers_and_topics_over_their_limits_are_refused_and_the_others_stay(
     for number in range(30):
         with pytest.raises(TableFullError, match="maxTopics"):
             register(routes, B, topics("T", f"V{number}", counter=number + 1))
-    assert routes.topics().topic_list == ["T", "U"] and routes.data_version(B.address) is None
+    assert (
+        sorted(routes.topics().topic_list) == ["T", "U"] and routes.data_version(B.address) is None
+    )
     register(routes, B, topics("T"))
     with pytest.raises(TableFullError, match="maxBrokers"):
         register(routes, OTHER, topics())
@@ -315,3 +318,45 @@ def test_names_without_a_length_are_refused(clock: Clock) -> None:
         register(routes, A, topics("T", long))
     assert routes.topics().topic_list == [] and routes.data_version(A.address) is None
     register(routes, A, topics("T", long[1:]))
+
+
+def body(routes: RouteTable, topic: str, listener: str = "") -> bytes | None:
+    """The route as it is sent, which is the route as it is."""
+    sent = routes.route_body(topic, listener, standard=True)
+    route = routes.route(topic, listener)
+    assert sent == (None if route is None else route.encode_as(standard=True))
+    assert routes.route_body(topic, listener, standard=True) is sent
+    return sent
+
+
+def test_a_route_that_is_kept_follows_every_change(routes: RouteTable, clock: Clock) -> None:
+    register(routes, A, topics("T", "U"))
+    seen = [body(routes, "T")]
+    assert body(routes, "U") == seen[0]
+    register(routes, B, topics("T"))
+    seen.append(body(routes, "T"))
+    at_once(routes.wipe_write_perm("b"))
+    seen.append(body(routes, "T"))
+    register(routes, A_SLAVE, topics())
+    seen.append(body(routes, "T"))
+    register(routes, A, topics("T", "U"), filter_servers=("10.0.0.1:30000",))
+    seen.append(body(routes, "T"))
+    advertised = msgspec.structs.replace(A, advertised={"outside": "203.0.113.1:1"})
+    before = body(routes, "T", "outside")
+    register(routes, advertised, topics("T", "U"), filter_servers=("10.0.0.1:30000",))
+    assert body(routes, "T", "outside") != before
+    at_once(routes.unregister_steps(A_SLAVE.address))
+    seen.append(body(routes, "T"))
+    routes.delete_topic("T", "C")
+    assert body(routes, "T") is None
+    assert len(set(seen)) == len(seen)
+    assert body(routes, "U") is not None
+
+
+def test_kept_routes_are_bounded(routes: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes_module, "KEPT_BYTES_MAX", 1)
+    register(routes, A, topics("T"))
+    register(routes, B, topics("U"))
+    for topic in ("T", "U", "T"):
+        assert routes.route_body(topic, "", standard=True) is not None
+        assert len(routes._kept) == 1
