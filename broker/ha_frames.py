@@ -5,6 +5,11 @@ master -> slave   i64 CHALLENGE, i32 size, a challenge (login.py); 0: no login i
 slave -> master   i64 LOGIN, i32 size, a login
 slave -> master   i64 physical offset: where to begin, then how far the slave has come
 master -> slave   i64 physical offset, i32 size, then `size` bytes of the log; 0: a heartbeat
+
+On a second connection, between brokers of ours, either end asks the other for records:
+
+slave -> master   i64 REPAIR, a login as above, i64 REPAIR again
+master -> slave   i64 REPAIR, i32 version; then as in broker/repair/frames.py
 """
 
 from struct import Struct
@@ -27,3 +32,8 @@ CHALLENGE = -0x4348414C4C454E47
 """In place of an offset, too: what a slave has to sign."""
 LOGIN_MAX = 1024
 """Most bytes of a login or a challenge."""
+_REPAIR = -0x4C4F475245504149
+REPAIR = REPORT.pack(_REPAIR)
+"""A slave's first bytes on a connection for repairs; an earlier version closes it."""
+REPAIR_ACCEPTED = HEADER.pack(_REPAIR, 1)
+"""A master's answer."""

@@ -160,6 +160,8 @@ class NodeSettings(TypedDict, total=False):
     registerBrokerTimeoutMills: int
     registerNameServerPeriod: int
     rejectTransactionMessage: bool
+    scrubBytesPerSecond: int
+    scrubInterval: int
     serverChannelMaxIdleTimeSeconds: int
     shortPollingTimeMills: int
     slaveReadEnable: bool

@@ -134,6 +134,12 @@ class StoreConfig(msgspec.Struct, kw_only=True, rename="camel"):
         name="checkCRCOnRecover", default=True
     )
     """Check the CRC of each body that recovery reads."""
+    scrub_bytes_per_second: Annotated[int, Range(0, INT_MAX), Change.NOW] = 8 << 20
+    """How fast the log is read in the background to find [damage](reliability.md#damaged-disks),
+    in bytes a second; 0: it is not. Congreve only."""
+    scrub_interval: Annotated[int, Range(1, INT_MAX), Change.NOW] = 86_400_000
+    """Time in ms from the beginning of one such pass over the whole log to that of the next.
+    Congreve only."""
     file_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72
     """Age in hours at which a segment expires."""
     lake_reserved_time: Annotated[int, Range(0, 1_000_000), Change.NOW] = 72

@@ -20,7 +20,7 @@ from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery.deletions import DeletedTopics
 from congreve.engine.recovery.recovery import Recovery, RecoveryReport
 from congreve.engine.recovery.repair import LateChecks, QueueRepair
-from congreve.engine.recovery.repair_thread import RepairThread
+from congreve.engine.scrub.scrub import LogScrub
 from congreve.engine.state.checkpoint import Checkpointer
 from congreve.engine.state.durable_mark import INTERVAL_S, DurableMarkFile, DurableMarks
 from congreve.engine.state.store_folder import StoreFolder
@@ -99,7 +99,7 @@ class MessageStore(WritableStore):
             on_arrival=on_arrival,
             disk_use=disk_use,
         )
-        self.repairs = RepairThread(repair)
+        self.scrub = LogScrub(config, log, queues, repair, files)
         self._late_checks = LateChecks(repair, [])
         self._housekeeping = Housekeeping(
             config,
@@ -140,6 +140,9 @@ class MessageStore(WritableStore):
         self._late_checks.start()
         self._marks.start()
         self._open = True
+        if self.recovery is not None:
+            self.scrub.begin_with(self.recovery.damaged_places)
+        self.scrub.start()
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self, cut_at: int | None) -> None:
@@ -208,6 +211,7 @@ class MessageStore(WritableStore):
         if not self._open:
             return
         self._open = False
+        self.scrub.stop()
         self._late_checks.stop()
         self.repairs.stop()
         self.first_files.stop()

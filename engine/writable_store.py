@@ -15,6 +15,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.readable_store import ReadableStore
 from congreve.engine.recovery.repair import QueueRepair
+from congreve.engine.recovery.repair_thread import RepairThread
 from congreve.engine.results import PutResult, PutStatus, StoreStats
 from congreve.io_backends.backend import Backend
 from congreve.io_backends.errors import BackendError
@@ -51,6 +52,7 @@ class WritableStore(ReadableStore):
         self.backend = backend
         self.on_arrival = on_arrival
         self.health = health
+        self.repairs = RepairThread(repair)
         self._disk_use = disk_use
         self.flush_timer = FlushTimer(
             config,

@@ -6,7 +6,7 @@ bytes durable.
 
 from libc.errno cimport EIO, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
@@ -29,6 +29,29 @@ from congreve.io_backends.errors import BackendError, SyncError
 
 cdef extern from "<unistd.h>" nogil:
     int syncfs(int fd)
+
+cdef extern from "<sys/uio.h>" nogil:
+    """
+    #include <errno.h>
+    #include <unistd.h>
+
+    /* memcpy() that fails where memory is not writable, for memory that another thread may be
+       about to replace by a file. Returns 0 or errno. */
+    static inline int congreve_write_memory(void *at, const void *data, size_t length)
+    {
+        while (length > 0) {
+            struct iovec from = {(void *) data, length}, to = {at, length};
+            ssize_t written = process_vm_writev(getpid(), &from, 1, &to, 1, 0);
+            if (written <= 0)
+                return written < 0 ? errno : EFAULT;
+            at = (char *) at + written;
+            data = (const char *) data + written;
+            length -= (size_t) written;
+        }
+        return 0;
+    }
+    """
+    int write_memory "congreve_write_memory"(void *at, const void *data, size_t length)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_CLOEXEC
@@ -123,6 +146,26 @@ cdef class Segment:
     def write_zeros(self, int64_t start, int64_t end):
         """Write zeros to [start, end) of the file and sync them. Raises BackendError."""
         raise NotImplementedError
+
+    def correct(self, int64_t start, data):
+        """Let memory show what its file has at `start`; True if it had other bytes.
+
+        Memory that is not the file's page cache may have them: a backend's own, or a page that the
+        disk could not read. Raises BackendError if they cannot be changed.
+        """
+        cdef Py_buffer given
+        cdef bint differs
+        cdef int failed = 0
+        PyObject_GetBuffer(data, &given, PyBUF_SIMPLE)
+        differs = memcmp(self.data + start, given.buf, given.len) != 0
+        if differs:
+            failed = write_memory(self.data + start, given.buf, given.len)
+        PyBuffer_Release(&given)
+        if failed:
+            raise BackendError(
+                f"cannot change bytes of {self.path} in memory: {os.strerror(failed)}", failed
+            )
+        return bool(differs)
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.data, self.size, True, flags)

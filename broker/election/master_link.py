@@ -17,11 +17,12 @@ from congreve.broker.election.frames import (
     Transfer,
     from_master,
 )
+from congreve.broker.replication.ha_connector import CONNECT_S
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
 from congreve.broker.replication.settings import ReplicationSettings
-from congreve.broker.replication.slave import CONNECT_S, MasterAddress, Slave
+from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.state.epochs import Epochs
@@ -162,12 +163,12 @@ class ElectedSlave(Slave):
     async def _follow(self, master: MasterAddress) -> None:
         if not await self._copy_tables():
             raise ReplicationError("the master's offsets, topics and groups are not here yet")
-        self._peer = peer = await self._connect(master.ha)
+        self._peer = peer = await self._connector.connect(master.ha)
         loop = asyncio.get_running_loop()
         with peer:
             if master != self._find_master():
                 return
-            await self._log_in(peer)
+            await self._connector.log_in(peer)
             async with asyncio.timeout(CONNECT_S):
                 handshake = await self._shake_hands(peer)
             if self._is_empty:

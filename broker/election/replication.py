@@ -223,7 +223,10 @@ class ElectionReplication(Replication):
         assert self.fence is not None, "a master takes its role before it listens"
         epochs = self._role.epochs.epochs
         return AutoSwitchService(
-            self._store, settings, self._login, fence=self.fence, epochs=epochs
+            *(self._store, settings, self._login),
+            fence=self.fence,
+            epochs=epochs,
+            repair=self.repair.accept,
         )
 
     def _new_slave(

@@ -1,6 +1,7 @@
 """A master's end of AutoSwitch connections (RocketMQ: AutoSwitchHAConnection)."""
 
 import socket
+from collections.abc import Callable
 
 from congreve.broker.election.fence import Fence
 from congreve.broker.election.frames import (
@@ -76,6 +77,8 @@ class AutoSwitchConnection(SlaveConnection):
             if rest is None:
                 return True
             self._received = bytearray(rest)
+        if self.repairs:
+            return True
         try:
             while (found := from_slave(self._received)) is not None:
                 frame, size = found
@@ -84,6 +87,10 @@ class AutoSwitchConnection(SlaveConnection):
         except FrameError as error:
             raise ReplicationError(f"slave {self.address}: {error}") from error
         return True
+
+    def unused(self) -> bytes:
+        """The bytes behind the login of a connection for repairs."""
+        return bytes(self._received)
 
     def _take(self, frame: SlaveFrame) -> None:
         if isinstance(frame, StoreName):
@@ -178,8 +185,9 @@ class AutoSwitchService(HAService):
         *,
         fence: Fence,
         epochs: Epochs,
+        repair: Callable[[socket.socket, bytes, str], None] | None = None,
     ) -> None:
-        super().__init__(store, None, settings, login)
+        super().__init__(store, None, settings, login, repair=repair)
         self._fence = fence
         self._epochs = epochs
 

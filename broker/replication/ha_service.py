@@ -48,7 +48,8 @@ class HAService:
     reports nothing for haHousekeepingInterval or an offset that cannot be true. With `login`
     slaves log in, unless haAllowedAddresses names addresses. With certificates in `settings` each
     connection goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with
-    None a subclass does that. (RocketMQ: HAService.)
+    None a subclass does that. `repair` gets the connections for repairs, with the bytes behind
+    their login and their name; without it they are cut. (RocketMQ: HAService.)
     """
 
     tick_s = TICK_S
@@ -60,8 +61,11 @@ class HAService:
         settings: ReplicationSettings,
         login: HaLogin | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        repair: Callable[[socket.socket, bytes, str], None] | None = None,
     ) -> None:
         self._store = store
+        self._repair = repair
         self._confirm = confirm
         self._settings = settings
         self._allowed = AddressPattern.parse(settings.allowed_addresses)
@@ -286,6 +290,9 @@ class HAService:
         except (OSError, ReplicationError) as error:
             self._cut(slave, slaves, error)
             return
+        if slave.repairs and slave.logged_in:
+            self._hand_over(slave, slaves)
+            return
         if slave in self._unknown and (slave.started or (self._login and slave.logged_in)):
             self._strangers.leave(self._unknown.pop(slave))
             if self._slave_count > SLAVES_MAX:
@@ -299,6 +306,16 @@ class HAService:
         if slave.started and not began:
             logger.warning("slave %s follows from %d", slave.address, slave.acknowledged)
         slaves.confirm_reports()
+
+    def _hand_over(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
+        """Leave a connection for repairs to the event loop."""
+        if self._repair is None or self._loop is None:
+            self._cut(slave, slaves, "it asks for repairs")
+            return
+        slaves.remove(slave)
+        self._strangers.leave(self._unknown.pop(slave))
+        name = f"{slave.address} (slave)"
+        self._loop.call_soon_threadsafe(self._repair, slave.socket, slave.unused(), name)
 
     def _end(self) -> int:
         """Slaves may have the log up to here."""

@@ -14,6 +14,8 @@ from congreve.remoting.messages.headers import (
 from congreve.remoting.transport.client import RemotingClient
 
 ANSWER_S = 3.0
+REPAIR_KEY = "logRepaired"
+"""The figure of brokerStatus that shows a broker whose log heals."""
 
 
 class LogSpan(NamedTuple):
@@ -34,10 +36,17 @@ class MasterRequests:
         self._client = client
         self._address = address
 
+    async def answers_repairs(self) -> bool:
+        """Whether its HA port takes connections for repairs; RocketMQ's does not."""
+        return REPAIR_KEY in await self._status()
+
+    async def _status(self) -> dict[str, str]:
+        answer = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+        return KVTable.decode(answer.body).table
+
     async def span(self) -> LogSpan:
         """Where the log begins and ends now (brokerStatus: commitLogMinOffset, …MaxOffset)."""
-        answer = await self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
-        table = KVTable.decode(answer.body).table
+        table = await self._status()
         try:
             begin, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (KeyError, ValueError) as error:

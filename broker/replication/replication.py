@@ -8,9 +8,12 @@ from collections.abc import Callable
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError
 from congreve.broker.managers import Managers
+from congreve.broker.repair.log_repair import LogRepair
+from congreve.broker.replication.ha_connector import HaConnector
 from congreve.broker.replication.ha_service import HAService
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
+from congreve.broker.replication.repair_link import RepairLink
 from congreve.broker.replication.settings import ReplicationSettings, replication_settings
 from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
@@ -80,6 +83,9 @@ class Replication:
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
         self._following: BackgroundTask | None = None  # a changed certificate
+        self.repair = LogRepair(store)
+        """What is damaged in this log, and brokers with a copy of it."""
+        self._repair_link: RepairLink | None = None
         self.copies = TableCopies(
             managers.metadata,
             self._required_members,
@@ -119,6 +125,7 @@ class Replication:
     async def start(self) -> None:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         settings, loop = self._settings, asyncio.get_running_loop()
+        self.repair.start()
         if not self._config.is_slave:
             self._service = self._new_service(settings)
             self._listen(self._service)
@@ -140,6 +147,10 @@ class Replication:
         login = self._login if self._config.replication.login else None
         self._slave = self._new_slave(settings, self._client, arrived, login)
         self._slave.start()
+        self._repair_link = RepairLink(
+            self._slave, self._requests, HaConnector(settings.client_ssl, login), self.repair
+        )
+        self._repair_link.start()
         self._tables = SlaveSynchronize(
             self._managers.metadata,
             self._managers.delayed,
@@ -168,6 +179,9 @@ class Replication:
     async def stop(self) -> None:
         """Stop both roles; idempotent."""
         self.copies.close()
+        if self._repair_link is not None:
+            await self._repair_link.stop()
+        await self.repair.stop()
         if self._following is not None:
             self._following.cancel()
         if self._service is not None:
@@ -220,7 +234,9 @@ class Replication:
         return frozenset()
 
     def _new_service(self, settings: ReplicationSettings) -> HAService:
-        return HAService(self._store, self.confirm, settings, self._login)
+        return HAService(
+            self._store, self.confirm, settings, self._login, repair=self.repair.accept
+        )
 
     def _new_slave(
         self,

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from congreve.base.errors import CongreveError
 from congreve.base.limited_log import LimitedLog
+from congreve.broker.replication.ha_connector import HaConnector
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin
 from congreve.broker.replication.master_requests import MasterRequests
@@ -17,14 +17,11 @@ from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.background import BackgroundTask
-from congreve.remoting.messages.addresses import host_port
-from congreve.remoting.tls.relay import TlsRelay, connect_relay
 from congreve.remoting.transport.client import RemotingClient
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-CONNECT_S = 3.0
 FIRST_BYTE = 1
 """What a slave without a log asks for, if the master's log begins at 0: a RocketMQ master answers 0
 with its last file. The byte before is 0 in every log: the size of a record is below 16 MiB."""
@@ -56,12 +53,10 @@ class Slave:
         login: HaLogin | None = None,
     ) -> None:
         self._store = store
-        self._client_ssl = settings.client_ssl
-        self._relay: TlsRelay | None = None
+        self._connector = HaConnector(settings.client_ssl, login)
         self._find_master = find_master
         self._client = client
         self._follower = self._new_follower(settings, arrived)
-        self._login = login
         self._executor = ThreadPoolExecutor(1, "ha-slave")
         self._task: BackgroundTask | None = None
         self._log = LimitedLog(logger)
@@ -108,7 +103,7 @@ class Slave:
                 if master is not None:
                     await self._follow(master)
             except (CongreveError, OSError) as error:
-                self.trouble = f"{master.ha if master else ''}: {self._why(error)}"
+                self.trouble = f"{master.ha if master else ''}: {self._connector.why(error)}"
                 self._log.warning("this slave does not follow its master at %s", self.trouble)
             finally:
                 self.following = None
@@ -119,24 +114,15 @@ class Slave:
                 continue
             self._known.clear()
 
-    def _why(self, error: Exception) -> str:
-        """The error, and that of TLS below it."""
-        below = None if self._relay is None else self._relay.error
-        return str(error) if below is None else f"{error} (TLS: {below})"
-
     async def _follow(self, master: MasterAddress) -> None:
         start = await self._start_at(MasterRequests(self._client, master.broker))
-        peer = await self._connect(master.ha)
+        peer = await self._connector.connect(master.ha)
         loop = asyncio.get_running_loop()
         with peer:
-            await self._log_in(peer)
+            await self._connector.log_in(peer)
             logger.warning("this slave follows %s from %d", master.ha, start)
             self.following, self.trouble = master, ""
             await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
-
-    async def _log_in(self, master: socket.socket) -> None:
-        if self._login is not None:
-            await self._login.log_in(master)
 
     async def _start_at(self, master: MasterRequests) -> int:
         """Where to begin. Raises ReplicationError for the log of another history."""
@@ -157,38 +143,3 @@ class Slave:
             )
         await master.check_same(self._store, self._follower.receiver.last_record)
         return mine
-
-    async def _connect(self, address: str) -> socket.socket:
-        """A connection to the HA port: its plain end, if that port has TLS."""
-        self._relay = None
-        context = await asyncio.to_thread(self._client_ssl)
-        peer = await self._connect_plain(address)
-        if context is None:
-            return peer
-        host, _ = host_port(address)
-        try:
-            self._relay, plain = await connect_relay(context, peer, host, CONNECT_S)
-        except OSError as error:
-            raise ReplicationError(
-                f"the TLS handshake failed: {error}; the master must have haTlsEnable=true, too"
-            ) from error
-        return plain
-
-    async def _connect_plain(self, address: str) -> socket.socket:
-        host, port = host_port(address)
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_S):
-            try:
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except UnicodeError as error:  # a label that is empty or too long
-                raise ReplicationError(f"{host!r} is not the name of a host") from error
-            family, kind, protocol, _, target = found[0]
-            peer = socket.socket(family, kind, protocol)
-            try:
-                peer.setblocking(False)
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(peer, target)
-            except BaseException:
-                peer.close()
-                raise
-        return peer

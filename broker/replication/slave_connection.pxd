@@ -41,6 +41,8 @@ cdef class SlaveConnection:
     """Most bytes of the log in a frame."""
     cdef readonly bint logged_in
     """Whether a login was accepted, or none is needed."""
+    cdef readonly bint repairs
+    """Whether the other end began with REPAIR: no slave, but one that asks for records."""
     cdef object login           # an HaLogin; None: none is needed
     cdef object challenge       # which this slave has to sign
     cdef bint asked             # for a challenge

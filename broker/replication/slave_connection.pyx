@@ -14,7 +14,7 @@ import os
 
 from congreve.broker.errors import BrokerError
 from congreve.broker.ha_frames import (
-    ASK, CHALLENGE, EMPTY_LOG, FRAME_MAX, HEADER, LOGIN, LOGIN_HEAD, LOGIN_MAX, REPORT,
+    ASK, CHALLENGE, EMPTY_LOG, FRAME_MAX, HEADER, LOGIN, LOGIN_HEAD, LOGIN_MAX, REPAIR, REPORT,
 )
 from congreve.broker.replication.state import SlaveState
 
@@ -122,6 +122,8 @@ cdef class SlaveConnection:
                 return 0
             self.used = len(rest)
             memcpy(self.input, <const char *> rest, self.used)
+        if self.repairs:
+            return 0
         if not self.started and self.used >= stream.REPORT_SIZE:
             self.take_report(load_i64(self.input))
             self.used -= stream.REPORT_SIZE
@@ -132,6 +134,9 @@ cdef class SlaveConnection:
 
     def log_in(self, bytes data not None):
         """The bytes after a login; None until it is whole. Raises ReplicationError."""
+        if data.startswith(REPAIR):
+            self.repairs = True
+            data = data[len(REPAIR):]
         if self.asked:
             data = data[len(ASK):]
         if len(data) < LOGIN_HEAD.size and (len(data) < REPORT.size or is_login(data)):
@@ -168,6 +173,10 @@ cdef class SlaveConnection:
         # Nothing was sent before: the socket has room.
         self.socket.send(self.challenge.frame())
         return self.log_in(ASK + rest) if rest else None
+
+    def unused(self):
+        """The bytes behind the login of a connection for repairs."""
+        return bytes(self.input[:self.used])
 
     def take_report(self, int64_t offset):
         """Take one report. Raises ReplicationError."""

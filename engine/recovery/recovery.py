@@ -31,6 +31,8 @@ from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueP
 from congreve.io_backends.backend import Segment
 from congreve.records.message.topics import LIGHT_PREFIX
 
+#: Damaged ranges that a report lists.
+DAMAGED_MAX = 10_000
 #: Queue entries that a start compares with their checksums; a thread checks the others later.
 CHECKED_AT_START = 4_000_000
 
@@ -48,6 +50,7 @@ class RecoveryReport:
     durable: int  # known to be on disk up to here
     damaged: int  # number of damaged ranges that were skipped
     damaged_at: int  # where the first of them begins, -1 without one
+    damaged_places: tuple[int, ...]  # where the first DAMAGED_MAX begin
     last_record: int  # -1 without one
     seconds: float
 
@@ -141,6 +144,7 @@ class Recovery:
         self._added_to = 0
         self._to_check = CHECKED_AT_START
         self._damaged, self._damaged_at = 0, -1
+        self._damaged_places: list[int] = []
 
     def run(self, cut_at: int | None = None) -> RecoveryReport:
         """Recover log and queues. Raises StoreError or BackendError.
@@ -150,7 +154,7 @@ class Recovery:
         began = time.monotonic()
         segments = self._log.segments
         if not segments:
-            return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, -1, 0.0)
+            return RecoveryReport("empty log", 0, 0, 0, 0, 0, -1, (), -1, 0.0)
         self._check_mark()
         plan = self._plan()
         records = 0
@@ -182,6 +186,7 @@ class Recovery:
             durable=durable,
             damaged=self._damaged,
             damaged_at=self._damaged_at,
+            damaged_places=tuple(self._damaged_places),
             last_record=last_record,
             seconds=time.monotonic() - began,
         )
@@ -424,6 +429,8 @@ class Recovery:
         self._damaged += 1
         if self._damaged_at < 0 or bad < self._damaged_at:
             self._damaged_at = bad
+        if len(self._damaged_places) < DAMAGED_MAX:
+            self._damaged_places.append(bad)
         if scanner.pass_body(segment, base, bad):
             logger.error("the record at %d in %s is damaged", bad, segment.path)
             return scanner.position

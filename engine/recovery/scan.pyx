@@ -155,6 +155,25 @@ cdef class LogScanner:
         PyBuffer_Release(&buffer)
         return None if found < 0 else found
 
+    def claimed_size(self, data, int64_t most):
+        """The size of the record or blank that these bytes begin with, as its own head says it.
+
+        The least size of a record if that cannot be: it is none, or longer than `most`.
+        """
+        cdef Py_buffer buffer
+        cdef int32_t size = 0
+        cdef int32_t magic = 0
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+        if buffer.len >= layout.BLANK_MIN:
+            size = load_i32(<const uint8_t *> buffer.buf)
+            magic = load_i32(<const uint8_t *> buffer.buf + layout.AT_MAGIC)
+        PyBuffer_Release(&buffer)
+        if magic == layout.BLANK_MAGIC and layout.BLANK_MIN <= size <= most:
+            return size
+        if magic == layout.RECORD_MAGIC and layout.RECORD_FIXED <= size <= most:
+            return size
+        return layout.RECORD_FIXED
+
     cdef Stop walk(self, int64_t limit, bint dispatching) noexcept nogil:
         cdef record.RecordCheck found
         cdef KnownQueue *stream

@@ -14,6 +14,8 @@ from congreve.broker.election.frames import (
     from_master,
     from_slave,
 )
+from congreve.broker.repair.frames import WHOLE, Fetch, Fetched, frame_in
+from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.epochs import Epoch, Epochs, decode_epochs, encode_epochs
 
@@ -38,6 +40,15 @@ def parsers() -> Iterator[Parser]:
         ("master", from_master, [MasterHandshake(9, 2, epochs).encode(), transfer]),
     ):
         yield Parser(f"AutoSwitch frames of a {name}", ("broker/election/frames.py",), parse, seeds)
+    yield Parser(
+        "frames of repairs",
+        ("broker/repair/frames.py",),
+        frame_in,
+        [
+            Fetch(500, 900, NamedRecord(300, 200, 7, 1_700_000_000_000)).encode(),
+            Fetched(500, WHOLE, 400).encode(),
+        ],
+    )
     yield Parser(
         "file of epochs",
         ("engine/state/epochs.py",),

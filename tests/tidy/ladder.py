@@ -87,7 +87,7 @@ _ROOMS = {
         log retention
         read state
         backends exported_queues recovery
-        index table_retention timer
+        index scrub table_retention timer
         housekeeping readable_store
         writable_store
         store
@@ -139,6 +139,7 @@ _ROOMS = {
         pop
         managers
         serving
+        repair
         replication
         admin metrics registration
         assembly

@@ -1,0 +1,1 @@
+"""Damaged records of the log are fetched from other members: requests, answers, what is left."""

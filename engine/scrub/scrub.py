@@ -1,0 +1,85 @@
+"""The scrub: a thread that reads the whole log slowly, and notes what is damaged."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from congreve.engine.config import StoreConfig
+from congreve.engine.log.commit_log import CommitLog
+from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.recovery.repair import QueueRepair
+from congreve.engine.rounds import Rounds, StoreThread
+from congreve.engine.scrub.damage import Damages
+from congreve.engine.scrub.examiner import LogExaminer
+from congreve.engine.scrub.record_repair import RecordRepair
+from congreve.io_backends.files.file_system import FileSystem
+
+LOOK_S = 1.0
+"""How often the thread looks whether a pass is due, in seconds."""
+FIRST_S = 60.0
+"""When the first pass begins, in seconds after the start, unless scrubInterval is shorter."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogScrub(StoreThread):
+    """Reads the log from its beginning to its end, at scrubBytesPerSecond.
+
+    A pass begins scrubInterval after the one before. (RocketMQ has no counterpart.)
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: QueueTable,
+        repair: QueueRepair,
+        files: FileSystem,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("scrub")
+        self.read = 0
+        """Bytes that were read since the start."""
+        self.passes = 0
+        """How often it has come to the end of the log."""
+        self._config = config
+        self._log = log
+        self.damages = Damages()
+        self.examiner = LogExaminer(log, files)
+        self.records = RecordRepair(log, queues, repair, files)
+        self._now = monotonic
+        self._first: Iterable[int] = ()
+
+    def begin_with(self, places: Iterable[int]) -> None:
+        """Look at these physical offsets first, where recovery has passed damage."""
+        self._first = places
+
+    def _run(self) -> None:
+        a_pass = Rounds("the scrub of the log", self._pass)
+        Rounds("the look at what recovery found", self._look_first)()
+        due = self._now() + min(FIRST_S, self._config.scrub_interval / 1000)
+        while not self._stopping.wait(min(max(due - self._now(), 0.0), LOOK_S)):
+            if self._config.scrub_bytes_per_second and self._now() >= due:
+                due = self._now() + self._config.scrub_interval / 1000
+                a_pass()
+
+    def _look_first(self) -> None:
+        for place in self._first:
+            for step in self.examiner.steps(place, self.examiner.end):
+                if self._stopping.is_set():
+                    return
+                if step.damage is not None:
+                    self.damages.add(step.damage)
+                    break
+
+    def _pass(self) -> None:
+        self.damages.forget_before(self._log.min_offset)
+        for step in self.examiner.steps(self._log.min_offset, self.examiner.end):
+            if step.damage is not None:
+                self.damages.add(step.damage)
+            self.read += step.read
+            rate = self._config.scrub_bytes_per_second
+            if not rate or self._stopping.wait(step.read / rate):
+                return
+        self.passes += 1

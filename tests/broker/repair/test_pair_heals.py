@@ -1,0 +1,83 @@
+"""A pair whose logs are damaged while it serves: each heals from the other."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness.eventually import eventually
+from harness.replication.pairs import Pair, running_pair
+
+from congreve.broker.broker import Broker
+from congreve.client import Message, Producer
+
+SETTINGS = {"scrubInterval": "300", "flushDiskType": "SYNC_FLUSH", "brokerRole": "SYNC_MASTER"}
+SLAVE = {**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"}
+SEGMENT = 1 << 16
+
+
+def files_of(broker: Broker) -> dict[str, bytes]:
+    """The files of the log up to its end."""
+    log = broker.store.log
+    found = {}
+    for segment in log.segments:
+        used = min(log.max_offset - segment.base_offset, segment.size)
+        found[Path(segment.path).name] = Path(segment.path).read_bytes()[:used]
+    return found
+
+
+def flip(broker: Broker, place: int) -> None:
+    segment = broker.store.log.segment_at(place)
+    assert segment is not None
+    with Path(segment.path).open("r+b") as file:
+        file.seek(place - segment.base_offset)
+        byte = file.read(1)[0]
+        file.seek(place - segment.base_offset)
+        file.write(bytes([byte ^ 0x20]))
+
+
+def records_of(broker: Broker) -> list[int]:
+    """Where the records of the test's topic begin."""
+    found = []
+    for queue in broker.store.queues.queues_of("T"):
+        found += [queue[offset][0] for offset in range(queue.min, queue.max)]
+    return sorted(found)
+
+
+async def filled(pair: Pair, count: int) -> None:
+    async with Producer(pair.name_server.address, group="p") as producer:
+        for start in range(0, count, 100):
+            await asyncio.gather(
+                *(
+                    producer.send(Message(topic="T", body=b"%d" % i * 100))
+                    for i in range(start, start + 100)
+                )
+            )
+
+
+def healed(pair: Pair) -> bool:
+    return files_of(pair.master) == files_of(pair.slave)
+
+
+@pytest.mark.parametrize("damaged", ["master", "slave", "both"])
+async def test_each_segment_with_a_flipped_bit_heals(tmp_path: Path, damaged: str) -> None:
+    small = {"mappedFileSizeCommitLog": str(SEGMENT)}
+    async with running_pair(
+        tmp_path, master={**SETTINGS, **small}, slave={**SLAVE, **small}
+    ) as pair:
+        await filled(pair, 1000)
+        await eventually(lambda: healed(pair))
+        before = files_of(pair.master)
+        assert len(before) > 5
+        places = records_of(pair.master)
+        by_segment = {place // SEGMENT: place for place in places}
+        for number, place in by_segment.items():
+            hurt = {"master": pair.master, "slave": pair.slave}.get(
+                damaged, pair.master if number % 2 else pair.slave
+            )
+            flip(hurt, place + 100)
+        assert not healed(pair)
+        await eventually(lambda: healed(pair), timeout_s=60)
+        assert files_of(pair.master) == before
+        both = pair.master.store.scrub.damages, pair.slave.store.scrub.damages
+        await eventually(lambda: sum(each.repaired for each in both) == len(by_segment))
+        assert not both[0].open and not both[1].open
