@@ -31,7 +31,10 @@ Change = Callable[[tuple[Queues, ...]], tuple[Queues, ...]]
 
 
 class Placement:
-    """The queues of topics that have the same ones, by broker name; `topics` is their number."""
+    """The queues of topics that have the same ones, by broker name; `topics` is their number.
+
+    (RocketMQ: a value of RouteInfoManager.topicQueueTable.)
+    """
 
     __slots__ = ("queues", "topics")
 

@@ -106,7 +106,7 @@ _ROOMS = {
     "namesrv": """
         errors
         config
-        kvconfig routes
+        kvconfig topics routes
         broker_processor route_processor settings_processor
         server
         """,
