@@ -20,6 +20,7 @@ from harness.numbered_messages import LOOK_S, SMALL, NumberedMessages, number_of
 from harness.replication.elected import has_topic
 from harness.replication.elected_processes import WAIT_S, ElectedProcesses
 from harness.replication.replicas import log_bytes
+from harness.servers import CLUSTER
 from harness.shifted_clock import ShiftedClock
 
 from congreve.client import ConsumeFrom, PushConsumer
@@ -155,7 +156,7 @@ async def create_and_kill(group: ElectedProcesses, master: int) -> None:
     topic, queues = f"Made{next(MADE)}", QUEUES + 1
     async with AdminClient(group.namesrv.address) as admin:
         try:
-            await admin.create_topic(topic, queues=queues)
+            await admin.create_topic(topic, queues=queues, cluster=CLUSTER)
         except (ClientError, RemotingError):
             return
         finally:

@@ -11,24 +11,19 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 import pytest
 from harness import servers
 from harness.link import Direction, Link
 from harness.numbered_messages import NumberedMessages, number_of
-from harness.replication.replicas import Replicas, await_equal_logs, log_bytes
+from harness.replication.replicas import Replicas, await_equal_logs, log_bytes, queued_bodies
 from harness.servers import BrokerServer
-
-from congreve.records.record import decode_record
 
 TOPIC = "Faults"
 QUEUES = 4
 OURS = "congreve"
 SEGMENT = 1 << 20
-RECORD_HEAD = Struct(">iI")
-RECORD_MAGIC = 0xDAA320A7
 SETTINGS = {
     "flushDiskType": "SYNC_FLUSH",
     "mappedFileSizeCommitLog": str(SEGMENT),
@@ -120,20 +115,8 @@ async def fault(pair: Pair, link: Link, kind: str) -> None:
 
 def numbers(log: bytes) -> dict[int, list[int]]:
     """The numbers in each queue of the topic, in the order of the log."""
-    found: dict[int, list[int]] = {}
-    at = 0
-    while len(log) - at >= RECORD_HEAD.size:
-        size, magic = RECORD_HEAD.unpack_from(log, at)
-        if magic != RECORD_MAGIC:  # the blank at the end of a segment, or a record in flight
-            at += SEGMENT - at % SEGMENT
-            continue
-        if at + size > len(log):
-            break
-        record = decode_record(log[at : at + size])
-        if record.topic == TOPIC:
-            found.setdefault(record.queue_id, []).append(number_of(record.body))
-        at += size
-    return found
+    queues = queued_bodies(log, TOPIC, SEGMENT)
+    return {queue_id: [number_of(body) for body in bodies] for queue_id, bodies in queues.items()}
 
 
 async def run_faults(folder: Path, kinds: list[str], ends: tuple[str, str]) -> None:

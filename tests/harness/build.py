@@ -32,12 +32,17 @@ def classpath(source: str = "java") -> str:
 
 def go_driver() -> Path:
     """The Go client's driver program."""
-    target = BUILD / "go"
+    return go_program(HERE / "go")
+
+
+def go_program(source: Path) -> Path:
+    """The program of a folder with a go.mod; Go fetches the modules that it names."""
+    target = BUILD / source.name
     patterns = ("*.go", "go.mod", "go.sum")
     with _alone(target):
-        if _changed(target, HERE / "go", patterns):
-            _run(["go", "build", "-o", str(target / "driver"), "."], cwd=HERE / "go")
-            _done(target, HERE / "go", patterns)
+        if _changed(target, source, patterns):
+            _run(["go", "build", "-o", str(target / "driver"), "."], cwd=source)
+            _done(target, source, patterns)
     return target / "driver"
 
 

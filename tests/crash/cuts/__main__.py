@@ -6,6 +6,7 @@ acknowledged message is lost, a byte is wrong, or a control loses nothing.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 import time
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from cuts import controls
 from cuts.disks import Disks
-from cuts.one_broker import cut_broker
+from cuts.one_broker import Cuts, cut_broker
+from cuts.replicas import cut_group, cut_pair
 from durable.servers import nats_server
 from harness import servers
 from proof import page
@@ -28,14 +30,19 @@ HEAD = ("what lost its power", "cuts", "acknowledged messages", "lost", "wrong")
 Row = tuple[str, int, int, int, int | str]
 
 
-def of_brokers(disks: Disks, cuts: int) -> Iterator[tuple[Row, list[str]]]:
-    """One broker with each backend and policy."""
-    each = -(-cuts // (len(BACKENDS) * len(POLICIES)))
+def of_brokers(disks: Disks, folder: Path, cuts: int) -> Iterator[tuple[str, Cuts]]:
+    """One broker with each backend and policy; pairs and groups with each backend."""
+    each = -(-cuts // (len(BACKENDS) * 4))
     for backend in BACKENDS:
         for policy in POLICIES:
-            found = cut_broker(disks, backend, policy, each, cuts)
-            name = f"one broker, {backend}, {policy}"
-            yield (name, found.cuts, found.acknowledged, found.lost, len(found.wrong)), found.wrong
+            yield (
+                f"one broker, {backend}, {policy}",
+                cut_broker(disks, backend, policy, each, cuts),
+            )
+        for name, cut in (("pair", cut_pair), ("group of three", cut_group)):
+            place = folder / f"{name}-{backend}"
+            found = asyncio.run(cut(disks, place, backend, each, cuts))
+            yield f"{name}, {backend}, SYNC_FLUSH, one member or all", found
 
 
 def of_controls(disks: Disks, folder: Path) -> Iterator[Row]:
@@ -64,10 +71,10 @@ def main(cuts: int) -> int:
     rows: list[Row] = []
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name, Disks(Path(name)) as disks:
-        for row, faults in of_brokers(disks, cuts):
-            print(*row, *faults, sep="\n  ", flush=True)
-            rows.append(row)
-            wrong += faults
+        for what, found in of_brokers(disks, Path(name), cuts):
+            print(what, *found.wrong, sep="\n  ", flush=True)
+            rows.append((what, *found[:-1], len(found.wrong)))
+            wrong += found.wrong
         others = []
         for row in of_controls(disks, Path(name)):
             print(*row, sep="\n  ", flush=True)

@@ -106,6 +106,10 @@ class Disks:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmount all of them."""
         for disk in self._disks:
             disk.unmount()
         _run("umount", str(self._images))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 
 import pytest
 from cuts.controls import without_syncs
 from cuts.disks import Disks, NoDisksError
-from cuts.one_broker import cut_broker
+from cuts.one_broker import Cuts, cut_broker
+from cuts.replicas import cut_group, cut_pair
 from wholebroker.checker import listed
 
 from congreve.io_backends.backends import BACKENDS, refusal
@@ -38,6 +40,17 @@ def test_a_broker_keeps_what_it_acknowledged(
     found = cut_broker(disks, backend, policy, cuts=1, seed=1)
     assert found.acknowledged
     assert not found.wrong, listed(found.wrong)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("cut", [cut_pair, cut_group])
+def test_members_keep_what_they_acknowledged(
+    disks: Disks, tmp_path: Path, cut: Callable[..., Coroutine[None, None, Cuts]]
+) -> None:
+    """All members lose their power at once, then one of them."""
+    found = asyncio.run(cut(disks, tmp_path, "mmap", cuts=2, seed=1))
+    assert found.acknowledged
+    assert not found.lost and not found.wrong, listed(found.wrong)
 
 
 @pytest.mark.crash

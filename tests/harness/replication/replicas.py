@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from pathlib import Path
+from struct import Struct
+
+from congreve.records.record import decode_record
 
 from .. import servers
 from ..servers import BrokerServer, Server
@@ -12,6 +15,8 @@ from ..servers import BrokerServer, Server
 SEGMENT_BYTES = 1 << 19
 """So small that a test's log has several segments."""
 EQUAL_S = 120
+RECORD_HEAD = Struct(">iI")
+RECORD_MAGIC = 0xDAA320A7
 
 SETTINGS = {
     "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
@@ -25,6 +30,24 @@ def log_bytes(store: Path) -> bytes:
     """The log of a store from its first segment on, without the zeros at its end."""
     files = sorted(file for file in (store / "commitlog").iterdir() if file.name.isdecimal())
     return b"".join(file.read_bytes() for file in files).rstrip(b"\0")
+
+
+def queued_bodies(log: bytes, topic: str, segment: int) -> dict[int, list[bytes]]:
+    """The bodies in each queue of the topic, in the order of the log."""
+    found: dict[int, list[bytes]] = {}
+    at = 0
+    while len(log) - at >= RECORD_HEAD.size:
+        size, magic = RECORD_HEAD.unpack_from(log, at)
+        if magic != RECORD_MAGIC:  # the blank at the end of a segment, or a record in flight
+            at += segment - at % segment
+            continue
+        if at + size > len(log):
+            break
+        record = decode_record(log[at : at + size])
+        if record.topic == topic:
+            found.setdefault(record.queue_id, []).append(record.body)
+        at += size
+    return found
 
 
 class Replicas:
