@@ -154,7 +154,7 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 # which interop takes the most: some hours; of tests/crash alone: less than one.
 soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
-	$(BIN)/pytest tests/broker/pop/test_reported_defects.py --kill-rounds=$(or $(ROUNDS),1000)
+	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
 # Every state of elected groups within the large bounds, in two processes; writes docs/proof.md.
 soak-states: $(VENV)/.dev
