@@ -9,6 +9,8 @@ from congreve.broker.errors import RefusedError
 from congreve.remoting.messages.codes import ResponseCode
 
 MESSAGE_TYPE = "message.type"
+FIFO = "FIFO"
+"""The message type of a topic whose queues are consumed in order."""
 MIXED = "MIXED"
 """The message type that RocketMQ refuses unless enableMixedMessageType is set."""
 PRIORITY = "PRIORITY"

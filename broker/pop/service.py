@@ -10,6 +10,7 @@ from numpy import int64
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
+from congreve.broker.metadata.attributes import FIFO, MESSAGE_TYPE
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.lane_acks import LaneAcks
@@ -247,9 +248,22 @@ class Pops:
 
     # --- members that pull
 
-    def note_pop(self, key: Key) -> None:
+    def note_pop(self, key: Key, *, ordered: bool) -> None:
         """A member of the group pops the topic."""
+        if not ordered and key not in self._popped_ms:
+            self._warn_of_order(*key)
         self._popped_ms[key] = self._clock.now()
+
+    def _warn_of_order(self, group: str, topic: str) -> None:
+        config = self._topics.table.get(topic)
+        attributes = (config.attributes if config else None) or {}
+        if attributes.get(MESSAGE_TYPE) == FIFO:
+            logger.warning(
+                "group %s pops topic %s without its order, although its message.type is FIFO:"
+                " let the members pop with order=true",
+                group,
+                topic,
+            )
 
     def note_pull(self, group: str, topic: str) -> None:
         """A member of the group pulls the topic."""

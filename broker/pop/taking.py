@@ -104,7 +104,7 @@ class PopTaking:
     def take(self, asked: Asked) -> PopResult:
         """Take up to `most` messages; none is given to another pop before its time is over."""
         result = PopResult(pop_ms=self._clock.now(), taken=[])
-        self._pops.note_pop((asked.group, asked.topic))
+        self._pops.note_pop((asked.group, asked.topic), ordered=asked.ordered)
         by_priority = self._is_by_priority(asked)
         retry_first = self._pick(100) < self._retries_first(by_priority)
         if retry_first and not asked.ordered:

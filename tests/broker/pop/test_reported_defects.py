@@ -8,6 +8,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from congreve.remoting.messages.admin_headers import ResetOffsetRequestHeader
@@ -473,3 +474,15 @@ async def test_a_change_of_an_absent_topic_is_refused(tmp_path):
         fields = {"consumerGroup": "G", "topic": "absent", "queueId": "0", "offset": "0"}
         fields |= {"extraInfo": "0 1 1 0 0 b 0 0", "invisibleTime": "1"}
         assert (await member.tool.ask(CHANGE, fields)).code == 17
+
+
+async def test_8154_7999_pops_without_the_order_of_a_topic_are_logged_once(tmp_path, caplog):
+    async with popping(tmp_path) as (member, broker):
+        topics = broker.managers.metadata.topics
+        attributes = {"message.type": "FIFO"}
+        topics.update(msgspec.structs.replace(topics.table["T"], attributes=attributes))
+        await Member(member.tool, group="InOrder").pop(order="true")
+        assert "FIFO" not in caplog.text
+        for _ in range(3):
+            await member.pop()
+        assert caplog.text.count("group G pops topic T without its order") == 1
