@@ -9,8 +9,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.pop.service import age_of_oldest
-from congreve.engine.pop.in_flight import PopWindow
+from congreve.broker.pop.service import PopProgress
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
@@ -18,8 +17,8 @@ from congreve.remoting.messages.admin_bodies import ConsumeStats, ConsumeStatsLi
 from congreve.remoting.messages.bodies import TopicConfig
 from congreve.remoting.messages.body import MessageQueue
 
-Windows = Callable[[str, str, int], PopWindow | None]
-"""What the pops of a group have taken of a queue, None of one that it does not pop."""
+Popped = Callable[[str, str, int], PopProgress | None]
+"""How far the pops of a group are in a queue, None in one that it does not pop."""
 
 
 class GroupConsumeStats:
@@ -33,9 +32,9 @@ class GroupConsumeStats:
         consumers: ConsumerManager,
         store: MessageStore,
         stats: BrokerStats,
-        windows: Windows,
+        popped: Popped,
     ) -> None:
-        self._windows = windows
+        self._popped = popped
         self._config = config
         self._topics = metadata.topics
         self._offsets = metadata.offsets
@@ -64,9 +63,10 @@ class GroupConsumeStats:
                     topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
                 )
                 table[queue] = progress = self._progress(group, topic, queue_id)
-                if with_pops and (window := self._windows(group, topic, queue_id)) is not None:
-                    progress.pull_offset, progress.in_flight = window.next, window.out
-                    progress.in_flight_age = age_of_oldest(window, self._store)
+                if with_pops and (pops := self._popped(group, topic, queue_id)) is not None:
+                    progress.pull_offset, progress.in_flight = pops.next_offset, pops.out
+                    progress.in_flight_age = pops.oldest_ms
+                    progress.redelivered, progress.dead_letters = pops.came_again, pops.dead_letters
                 yield
             tps += topic_tps
         return ConsumeStats(consume_tps=tps, offset_table=table)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.base.clock import Clock
-from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats, Windows
+from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats, Popped
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
@@ -65,7 +65,7 @@ class GroupAdminProcessor:
         stats: BrokerStats,
         clock: Clock,
         pieces: Pieces,
-        windows: Windows,
+        popped: Popped,
         delete_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         self._config = config
@@ -91,7 +91,7 @@ class GroupAdminProcessor:
             consumers=consumers,
             store=store,
             stats=stats,
-            windows=windows,
+            popped=popped,
         )
         self._all_consume_stats = BrokerConsumeStats(
             self._consume_stats,

@@ -170,7 +170,7 @@ def _admin_processors(managers: Managers, announced: Announced) -> tuple[Process
             stats=managers.stats,
             clock=managers.clock,
             pieces=managers.pieces,
-            windows=managers.pops.in_flight.find,
+            popped=managers.pops.progress,
             delete_topic=topics.delete,
         ),
     )

@@ -43,7 +43,8 @@ class PopNames:
                 ages[key] = max(ages.get(key, 0), age_ms / 1000)
             if number % WINDOWS_OF_STEP == WINDOWS_OF_STEP - 1:
                 yield None
-        again, dead = self._pops.redelivery.again_counts, self._pops.redelivery.dead_counts
+        again = _of_topics(self._pops.redelivery.again_counts)
+        dead = _of_topics(self._pops.redelivery.dead_counts)
         for name, kind, text, values, merged in (
             ("in_flight", Kind.GAUGE, "Messages that are out", out, add),
             ("oldest_seconds", Kind.GAUGE, "Age of the oldest message that is out", ages, max),
@@ -69,3 +70,11 @@ class PopNames:
             row = key if number < own else (OTHER, OTHER)
             rows[row] = merged(rows.get(row, 0), values.get(key, 0))
         return [(label_text(group=group, topic=topic), rows[group, topic]) for group, topic in rows]
+
+
+def _of_topics(counts: Mapping[tuple[str, str, int], int]) -> Counter[GroupAndTopic]:
+    """Counts of queues, added up by group and original topic."""
+    added: Counter[GroupAndTopic] = Counter()
+    for (group, topic, _), count in counts.items():
+        added[group, popped_topic(group, topic)] += count
+    return added

@@ -51,9 +51,9 @@ class PopRedelivery:
         self._groups = metadata.groups
         self._store = store
         self._stats = stats
-        self.again_counts: Counter[tuple[str, str]] = Counter()
-        """Messages that came again since the start, by group and original topic."""
-        self.dead_counts: Counter[tuple[str, str]] = Counter()
+        self.again_counts: Counter[tuple[str, str, int]] = Counter()
+        """Messages that came again since the start, by group, topic and queue."""
+        self.dead_counts: Counter[tuple[str, str, int]] = Counter()
         """Those that became dead letters."""
 
     def again(
@@ -96,8 +96,9 @@ class PopRedelivery:
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
         """Forget the counts of a group or topic that is gone."""
         for counts in (self.again_counts, self.dead_counts):
-            for key in [key for key in counts if group == key[0] or topic == key[1]]:
-                del counts[key]
+            for key in list(counts):
+                if key[0] == group or topic in (key[1], popped_topic(*key[:2])):
+                    del counts[key]
 
     def attempts(self, group: str) -> int:
         """How often a group may get a message again."""
@@ -150,7 +151,7 @@ class PopRedelivery:
         topic = popped_topic(window.group, window.topic)
         self._stats.sent_back(window.group, topic, is_dead=is_dead)
         counts = self.dead_counts if is_dead else self.again_counts
-        counts[window.group, topic] += 1
+        counts[window.group, window.topic, window.queue_id] += 1
         return True
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import numpy
 from numpy import int64
@@ -54,6 +55,19 @@ MOVED_MS = 1
 """The pop time of messages that no member popped: they are moved to another retry topic."""
 _NOTHING = numpy.empty(0, int64)
 _NEVER_MS = 1 << 62
+
+
+class PopProgress(NamedTuple):
+    """How far the pops of a group are in a queue; counts are of messages (RocketMQ: OffsetWrapper).
+
+    The last two are since the start of the broker.
+    """
+
+    next_offset: int
+    out: int
+    oldest_ms: int | None
+    came_again: int
+    dead_letters: int
 
 
 class Pops:
@@ -245,6 +259,19 @@ class Pops:
         self.note_pull(group, topic)
         window = self.in_flight.find(group, topic, queue_id)
         return None if window is None else window.next
+
+    def progress(self, group: str, topic: str, queue_id: int) -> PopProgress | None:
+        """What administrators see of a queue; None if the group does not pop it."""
+        window = self.in_flight.find(group, topic, queue_id)
+        if window is None:
+            return None
+        return PopProgress(
+            next_offset=window.next,
+            out=window.out,
+            oldest_ms=age_of_oldest(window, self._store),
+            came_again=self.redelivery.again_counts[group, topic, queue_id],
+            dead_letters=self.redelivery.dead_counts[group, topic, queue_id],
+        )
 
     # --- members that pull
 

@@ -73,6 +73,10 @@ class QueueLag(Fields, msgspec.Struct, frozen=True, order=True):
     """Messages that no pop has taken."""
     in_flight_ms: int | None = None
     """The age of the oldest message in flight, None without one."""
+    redelivered: int | None = None
+    """Messages that came again since the broker's start."""
+    dead_letters: int | None = None
+    """Messages that became dead letters since then."""
 
 
 class GroupMember(Fields, msgspec.Struct, frozen=True, order=True):
@@ -353,6 +357,8 @@ def _popped(offsets: OffsetWrapper) -> dict[str, int | None]:
         "in_flight": offsets.in_flight,
         "ready": ready,
         "in_flight_ms": offsets.in_flight_age,
+        "redelivered": offsets.redelivered,
+        "dead_letters": offsets.dead_letters,
     }
 
 

@@ -84,7 +84,13 @@ async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
 
 
 def _popped(row: QueueLag) -> dict[str, int | None]:
-    return {"in_flight": row.in_flight, "in_flight_ms": row.in_flight_ms, "ready": row.ready}
+    return {
+        "in_flight": row.in_flight,
+        "in_flight_ms": row.in_flight_ms,
+        "ready": row.ready,
+        "redelivered": row.redelivered,
+        "dead_letters": row.dead_letters,
+    }
 
 
 @group.command(help="Print the clients of a group.")

@@ -49,6 +49,10 @@ class OffsetWrapper(Body):
     """Congreve: how many of the messages before it are out."""
     in_flight_age: Int64 | None = None
     """Congreve: the age of the oldest of those in ms."""
+    redelivered: Int64 | None = None
+    """Congreve: messages of the queue that came again since the broker's start."""
+    dead_letters: Int64 | None = None
+    """Congreve: those that became dead letters."""
 
 
 class ConsumeStats(Body):

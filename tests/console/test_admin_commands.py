@@ -68,6 +68,7 @@ def test_the_lag_of_a_group_that_pops_says_what_is_out(namesrv: str) -> None:
         (row,) = rows(namesrv, "group", "lag", "sharing", "-t", "shared-out")
         assert (row["lag"], row["in_flight"], row["ready"]) == (5, 2, 2)
         assert row["in_flight_ms"] >= 0
+        assert (row["redelivered"], row["dead_letters"]) == (0, 0)
         consumer.ack(first)
         (row,) = rows(namesrv, "group", "lag", "sharing", "-t", "shared-out")
         assert (row["lag"], row["in_flight"], row["ready"]) == (3, 1, 2)

@@ -58,7 +58,7 @@ class Cluster:
         self.stats.sample()
         parts: dict[str, Any] = {"config": CONFIG, "metadata": self.metadata, "store": store}
         self.progress = Progress(
-            **parts, consumers=self.consumers, stats=self.stats, windows=lambda *_: None
+            **parts, consumers=self.consumers, stats=self.stats, popped=lambda *_: None
         )
         self.kept = BrokerConsumeStats(self.progress, **parts, pieces=Pieces())
 

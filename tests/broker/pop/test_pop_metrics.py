@@ -4,9 +4,11 @@ import asyncio
 
 from congreve.base.clock import ManualClock
 from congreve.broker.metrics.pop_names import PopNames
+from congreve.remoting.messages import fastjson
+from congreve.remoting.messages.admin_bodies import ConsumeStats
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 
-from ..tool import config_of, running
+from ..tool import Tool, config_of, running
 from .popping import Member
 
 
@@ -25,17 +27,31 @@ async def test_metrics_show_what_is_out_ready_and_came_again(tmp_path):
         assert shown(names) == nothing | {"in_flight": 1, "ready": 2}
         clock.advance(500)
         assert shown(names) == nothing | {"in_flight": 1, "ready": 2, "oldest_seconds": 0.5}
-        (row,) = [
-            each
-            for each in (await tool.json(208, {"consumerGroup": "G"}))["offsetTable"].values()
-            if each.get("inFlight")
-        ]
+        row = (await progress(tool))["T"]
         assert (row["inFlight"], row["inFlightAge"]) == (1, 500)
+        assert (row["redelivered"], row["deadLetters"]) == (0, 0)
         clock.advance(1_500)
         await eventually(names, nothing | {"ready": 3, "redelivered": 1})
         await member.pop(invisibleTime=1_000)
         clock.advance(2_000)
         await eventually(names, nothing | {"ready": 2, "redelivered": 3, "dead_letters": 1})
+        rows = await progress(tool)
+        counts = {each: (row["redelivered"], row["deadLetters"]) for each, row in rows.items()}
+        assert counts == {"T": (3, 0), "%RETRY%G_T": (0, 1)}
+        await tool.ask(215, {"topic": "T"})
+        assert not broker.managers.pops.redelivery.again_counts
+        assert not broker.managers.pops.redelivery.dead_counts
+
+
+async def progress(tool: Tool) -> dict[str, dict[str, int]]:
+    """The rows of the queues that the group pops, by topic, of which each has one."""
+    answer = await tool.ask(208, {"consumerGroup": "G"})
+    table = ConsumeStats.decode(answer.body).offset_table
+    return {
+        queue.topic: fastjson.loads(offsets.encode())
+        for queue, offsets in table.items()
+        if offsets.in_flight is not None
+    }
 
 
 async def eventually(names: PopNames, expected: dict[str, float]) -> None:

@@ -210,7 +210,7 @@ def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.No
             pass
         console.eventually("/groups?q=sharing", 'href="/groups/sharing"')
         text = console.eventually("/groups/sharing", "In flight")
-        assert "Ready" in text
+        assert "Ready" in text and "Came again" in text
 
 
 def test_a_member_and_its_running_info_are_shown(console: Console, node: congreve.Node) -> None:
