@@ -12,13 +12,13 @@ from posix.mman cimport (
 from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t, siginfo_t
 
 from congreve.base.atomic cimport load_acquire_int, store_release_int
+from congreve.io_backends.page cimport PAGE
 
 cdef extern from "<signal.h>" nogil:
     int SIGBUS
     int SA_ONSTACK
 
 cdef enum:
-    PAGE = 4096
     RANGES_MAX = 32768
 
 cdef struct Range:

@@ -13,6 +13,7 @@ from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pwrite, unlink
 
 from congreve.io_backends.bus_error cimport forget, watch
+from congreve.io_backends.page cimport PAGE
 
 import os
 
@@ -29,7 +30,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void *addr, size_t length, int advice)
 
 
-cdef int64_t PAGE = 4096  # msync and hole punching need multiples of it
 cdef int64_t ZEROS = 4 << 20  # bytes written at once
 cdef int64_t ZEROS_SYNCED = 32 << 20  # bytes synced at once, because other syncs wait for them
 

@@ -4,13 +4,13 @@ from libc.stdint cimport int64_t, uint8_t
 from posix.mman cimport MADV_WILLNEED
 
 from congreve.io_backends.backend cimport Segment
+from congreve.io_backends.page cimport PAGE
 
 cdef extern from "<sys/mman.h>" nogil:
     int mincore(void *addr, size_t length, unsigned char *vec)
     int madvise(void *addr, size_t length, int advice)
 
 cdef enum:
-    PAGE = 4096
     PAGES_MAX = 65          # 256 KiB that begin anywhere
     MADV_COLD = 20
     MADV_POPULATE_READ = 22

@@ -19,8 +19,9 @@ from congreve.base.pthread cimport (
     pthread_mutex_lock, pthread_mutex_unlock,
 )
 from congreve.io_backends.backend cimport Backend, FileSegment, Segment, new_file, old_file
+from congreve.io_backends.page cimport PAGE
 from congreve.io_backends.window cimport Window, show_file
-from congreve.io_backends.write_group cimport PAGE, write_group
+from congreve.io_backends.write_group cimport write_group
 
 import logging
 import os

@@ -10,6 +10,8 @@ from posix.mman cimport (
 )
 from posix.unistd cimport close as c_close, ftruncate
 
+from congreve.io_backends.page cimport PAGE
+
 import os
 
 from congreve.io_backends.errors import BackendError
@@ -25,10 +27,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE
     int memfd_create(const char *name, unsigned int flags)
     void *mremap(void *old, size_t old_size, size_t new_size, int flags, ...)
-
-
-cdef enum:
-    PAGE = 4096
 
 
 @cython.final

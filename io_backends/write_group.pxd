@@ -3,8 +3,9 @@ from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 from posix.unistd cimport pwrite
 
+from congreve.io_backends.page cimport PAGE
+
 cdef enum:
-    PAGE = 4096
     WRITE_MAX = 8 << 20     # bytes a call, so that a sync request does not wait long
 
 

@@ -74,7 +74,8 @@ _ROOMS = {
         transport
         """,
     "io_backends": """
-        errors limits bus_error write_group
+        errors limits page
+        bus_error write_group
         disk mapping window
         backend
         fault files mapped measure pages pool uring
