@@ -260,6 +260,22 @@ def test_keys_and_bodies_are_in_sight_on_a_phone(
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.parametrize("path", ["/topics", "/topics/parcels", "/groups", "/groups/refusing"])
+def test_what_is_behind_is_in_sight_on_a_phone(
+    browser: Chrome, address: str, letters: str, path: str
+) -> None:
+    def right_edges(browser: Chrome) -> list[float]:
+        """Of the heads of such columns; none before the console has read the cluster again."""
+        browser.get(address + path)
+        heads = browser.find_elements(By.TAG_NAME, "th")
+        rects = [head.rect for head in heads if "behind" in head.text.lower()]
+        return [rect["x"] + rect["width"] for rect in rects]
+
+    phone(browser)
+    assert max(wait(browser).until(right_edges)) <= 390
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_the_question_before_a_resend_says_how_many_and_where_to(
     browser: Chrome, address: str, letters: str
 ) -> None:
