@@ -39,7 +39,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     unanswered_requests: int = 256
     """Requests of the peer whose handlers run; beyond it reading pauses."""
     unanswered_bytes: int = 4 * 1024 * 1024
-    """Bytes of their bodies; beyond it reading pauses."""
+    """Bytes of these; beyond it reading pauses."""
     awaited_answers: int = 65_535
     """Our requests that wait for an answer; one more raises TooManyRequestsError."""
     write_high_water: int = 1024 * 1024
@@ -217,17 +217,17 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def on_frame(self, frame: bytes) -> None:
-        """Take one whole frame. Raises FrameError if its header cannot be read."""
-        self.on_command(RemotingCommand.decode(frame))
+        """Pass an answer to the call that waits for it, a request to its handler.
 
-    def on_command(self, command: RemotingCommand) -> None:
-        """Pass an answer to the call that waits for it, a request to its handler."""
+        Raises FrameError if the header cannot be read.
+        """
+        command = RemotingCommand.decode(frame)
         if command.is_response:
             self._pending.answered(command)
             return
         work = self._dispatcher.serve(command, self)
         if work is not None:
-            self._run(work, len(command.body))
+            self._run(work, len(frame))
 
     def _run(self, work: Coroutine[object, object, None], size: int) -> None:
         task = self._loop.create_task(work)

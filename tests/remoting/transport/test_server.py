@@ -305,7 +305,10 @@ def test_answers_of_handlers_at_work_wait_until_the_peer_reads(run):
     run(scenario())
 
 
-def test_reading_pauses_while_requests_at_work_take_many_bytes(run):
+@pytest.mark.parametrize(
+    "large", [{"body": bytes(100_000)}, {"ext_fields": {"properties": "x" * 100_000}}]
+)
+def test_reading_pauses_while_requests_at_work_take_many_bytes(run, large):
     async def scenario():
         started = 0
         gate = asyncio.Event()
@@ -318,7 +321,7 @@ def test_reading_pauses_while_requests_at_work_take_many_bytes(run):
 
         limits = ServerLimits(connection=ConnectionLimits(unanswered_bytes=400_000))
         async with serving({1: wait}, limits=limits) as server, peer(server) as (reader, writer):
-            writer.write(b"".join(request(1, i, body=bytes(100_000)) for i in range(40)))
+            writer.write(b"".join(request(1, i, **large) for i in range(40)))
             while started < 4:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.1)
