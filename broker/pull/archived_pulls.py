@@ -15,7 +15,7 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.processes.lake_process import parts_of
 from congreve.broker.pull.archive import ArchiveThread, MessageArchive, OpenArchive
-from congreve.broker.pull.wait_limit import WaitLimit
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.engine.exported_queues import ExportedQueues
 from congreve.engine.read.reader import GetResult, GetStatus
 from congreve.engine.state.exported import ExportedFile

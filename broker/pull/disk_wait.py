@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from congreve.broker.pull.progress import PullProgress
-from congreve.broker.pull.wait_limit import WaitLimit
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.remoting.transport.connection import Connection
 
 P = TypeVar("P", bound=Hashable)

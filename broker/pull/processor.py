@@ -28,8 +28,8 @@ from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.response_codes import pull_code
 from congreve.broker.pull.unreadable_pulls import UnreadablePulls
 from congreve.broker.pull.validation import Asked, PullValidation
-from congreve.broker.pull.wait_limit import WaitLimit
 from congreve.broker.quotas.send_quota import BUSY_REMARK
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.engine.read.reader import GetResult
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.codes import RequestCode, ResponseCode

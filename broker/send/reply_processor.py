@@ -14,6 +14,7 @@ from congreve.broker.errors import RefusedError
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.checks import SendChecks, read_send_header, region_fields
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.broker.send.reserved_properties import MayWrite, ReservedProperties
 from congreve.broker.send.shown_log import ShownLog
 from congreve.engine.errors import StoreError
@@ -37,8 +38,11 @@ from congreve.remoting.transport.dispatcher import Handler
 logger = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S = 10
+WAITING_MAX = 10_000
+WAITING_BYTES_MAX = 32 << 20  # of replies that slaves or requesters have not confirmed yet
 # The message id when the reply was pushed but not stored: clients parse a number.
 NO_MESSAGE_ID = "0"
+_TOO_MANY = "too many replies wait for their requesters or for slaves: try again later"
 
 
 class ReplyMessageProcessor:
@@ -65,6 +69,7 @@ class ReplyMessageProcessor:
         self._shown = shown
         self._clock = clock
         self._reserved = ReservedProperties(may_write)
+        self._waiting = WaitLimit(WAITING_MAX, WAITING_BYTES_MAX)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -91,6 +96,18 @@ class ReplyMessageProcessor:
             return self._answer(request, refused.code, str(refused), {})
         except (HeaderError, RecordError, StoreError) as error:
             return self._answer(request, ResponseCode.SYSTEM_ERROR, str(error), {})
+        with self._waiting.holding(len(request.body) + len(header.properties or "")) as may_wait:
+            if not may_wait:
+                return self._answer(request, ResponseCode.SYSTEM_BUSY, _TOO_MANY, {})
+            return await self._store_and_push(header, record, request, connection)
+
+    async def _store_and_push(
+        self,
+        header: SendMessageRequestHeader,
+        record: Record,
+        request: RemotingCommand,
+        connection: Connection,
+    ) -> RemotingCommand | None:
         put = self._store.put(record) if self._config.store_reply_message_enable else None
         is_stored = put is not None and put.status is PutStatus.PUT_OK
         if put is not None and not is_stored:

@@ -14,7 +14,7 @@ from harness.stores.small_store import small_store
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.subscription import MessageFilter
 from congreve.broker.pull.archived_pulls import ArchivedPulls
-from congreve.broker.pull.wait_limit import WaitLimit
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import PullMessageRequestHeader

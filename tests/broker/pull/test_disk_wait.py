@@ -11,7 +11,7 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.pull.disk_wait import DiskWait
-from congreve.broker.pull.wait_limit import WaitLimit
+from congreve.broker.requests.wait_limit import WaitLimit
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.cold_reads import ColdReads
 from congreve.engine.store import MessageStore

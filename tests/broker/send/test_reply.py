@@ -12,6 +12,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.client_ids import ClientIds
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.send import reply_processor
 from congreve.broker.send.reply_processor import ReplyMessageProcessor
 from congreve.broker.send.shown_log import ShownLog
 from congreve.engine.config import StoreConfig
@@ -228,4 +229,24 @@ async def test_a_reply_that_is_not_confirmed_is_not_pushed(
     answer = await bench.replied()
     assert (answer.code, another_connection.asked) == (1, [])
     assert "slaves have not confirmed it" in answer.remark
+    bench.store.close()
+
+
+@pytest.mark.parametrize(("limit", "most"), [("WAITING_MAX", 2), ("WAITING_BYTES_MAX", 200)])
+async def test_a_reply_beyond_those_that_wait_is_refused(
+    tmp_path, connection, another_connection, turn, monkeypatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(reply_processor, limit, most)
+    bench = Bench(tmp_path, connection)
+    another_connection.answer = taken
+    bench.asker(another_connection)
+    bench.store.show_below(0)
+    replying = [asyncio.create_task(bench.replied()) for _ in range(3)]
+    while not replying[2].done():
+        await turn()
+    assert (replying[2].result().code, len(bench.stored())) == (2, 2)
+    bench.store.show_below(1 << 20)
+    bench.shown.look()
+    assert [(await each).code for each in replying[:2]] == [0, 0]
+    assert (await bench.replied()).code == 0, "those that waited have left"
     bench.store.close()

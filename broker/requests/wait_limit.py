@@ -35,7 +35,12 @@ class WaitLimit:
     def waiting(self, request: RemotingCommand) -> Iterator[bool]:
         """Whether a request may wait, without its body, while the context lasts."""
         request.body = b""
-        size = len(request.encode())
+        with self.holding(len(request.encode())) as entered:
+            yield entered
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[bool]:
+        """Whether a request of `size` bytes may wait while the context lasts."""
         entered = self.enter(size)
         try:
             yield entered
