@@ -295,6 +295,7 @@ class Doctor:
             return
         if is_held(str(self._root / "lock")):
             yield Finding("port", "ok", f"a broker is running with this store (port {port})")
+            yield from _log(self._config)
             return
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -372,6 +373,23 @@ def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[
         yield Finding("master", "ok", f"{master} has segments of the same size")
 
 
+def _log(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether the log of the running broker is damaged, and who can repair it."""
+    namesrv = config.namesrv_addr or config.address
+    try:
+        figures = asyncio.run(_figures_of(namesrv, config.address))
+    except CongreveError as error:
+        yield Finding("log", "warn", f"{config.address}: {error}", "its state is unknown")
+        return
+    damaged, repairs = int(figures.get("logDamaged", 0)), figures.get("haRepairs", "none")
+    found = f"{damaged} damaged parts; brokers that can repair the log: {repairs}"
+    if damaged:
+        advice = "its log names them; a slave of this version, or a master, has whole records"
+        yield Finding("log", "fail", found, advice)
+    else:
+        yield Finding("log", "ok", found)
+
+
 def _lone_topics(namesrv: str, info: ClusterInfo) -> Iterator[Finding]:
     """Topics of a cluster with several masters that one of them alone has."""
     for cluster, names in info.cluster_addr_table.items():
@@ -422,6 +440,14 @@ async def _settings_of(namesrv: str, broker: str) -> dict[str, str]:
 
     async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
         return await BrokerReports(admin, broker).settings()
+
+
+async def _figures_of(namesrv: str, broker: str) -> dict[str, str]:
+    from congreve.client.admin.client import AdminClient
+    from congreve.client.admin.reports import BrokerReports
+
+    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+        return await BrokerReports(admin, broker).runtime()
 
 
 def _least(check: str, found: int, wanted: int, advice: str) -> Finding:

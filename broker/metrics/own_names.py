@@ -58,13 +58,17 @@ class OwnNames:
 
     def of_store(self, disk: tuple[int, int]) -> Iterator[Family]:
         """Flushes, reads from disk, free space; `disk` has the bytes in all and free."""
-        store, sync = self._store, self._store.backend
+        store, sync, scrub = self._store, self._store.backend, self._store.scrub
         for name, kind, text, value in (
             ("flush_groups_total", COUNTER, "Flushes that made messages durable", sync.flush_count),
             ("durable_offset_bytes", GAUGE, "End of what is on disk", sync.durable_offset),
             ("log_end_bytes", GAUGE, "End of the commit log", store.log.max_offset),
             ("store_failed", GAUGE, "1 after a disk error", store.health.failed),
             ("store_disk_full", GAUGE, "1 while the disk is too full", store.health.disk_full),
+            ("log_damaged", GAUGE, "Damaged parts of the log", len(scrub.damages.open)),
+            ("log_damage_found_total", COUNTER, "Damaged parts found", scrub.damages.found),
+            ("log_repaired_total", COUNTER, "Damaged parts repaired", scrub.damages.repaired),
+            ("scrub_bytes_total", COUNTER, "Bytes read to find damage", scrub.read),
             (
                 "cold_reads_total",
                 COUNTER,

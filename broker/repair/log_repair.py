@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from congreve.base.errors import CongreveError
@@ -26,6 +28,10 @@ PIECE = 1 << 20
 """About the most bytes of one answer; a longer record is sent alone."""
 RETRY_S = 5.0
 """How often damage without a repair so far is tried again, in seconds."""
+PULL_S = 3.0
+"""How long a pull waits for the repair of a record before it passes it, in seconds."""
+EXPECTED_S = 10.0
+"""How long after a start pulls wait for another broker to be connected, in seconds."""
 GREETING_S = 10.0
 """The time that a connection's first bytes may take, in seconds."""
 WHY = {
@@ -44,21 +50,33 @@ class LogRepair:
     loop owns it, unless a method says otherwise. (RocketMQ: none.)
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        has_copies: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`has_copies`: another broker with this log will be connected soon after a start."""
         self.refusal = ""
         """Why the master of this slave cannot be asked; empty while it can, or there is none."""
         self._store = store
+        self._has_copies = has_copies
+        self._now = monotonic
+        self._expects_until = 0.0
         self._peers: list[Peer] = []
         self._serving = BackgroundJobs("a connection for repairs", logger)
         self._changed = asyncio.Event()
         self._work: BackgroundTask | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[Damage] = set()
+        self._passed: set[int] = set()  # where pulls wait no longer
         self._log = LimitedLog(logger)
 
     def start(self) -> None:
         """Repair what is found, on the running loop."""
         self._loop = asyncio.get_running_loop()
+        self._expects_until = self._now() + EXPECTED_S if self._has_copies else 0.0
         self._store.scrub.damages.follow(self._note)
         self._work = BackgroundTask("the repair of the log", self._run, logger)
         self._work.start()
@@ -73,9 +91,30 @@ class LogRepair:
         await self._serving.wait()
 
     @property
-    def peers(self) -> list[str]:
-        """The brokers that can be asked now."""
-        return [peer.name for peer in self._peers]
+    def peers(self) -> str:
+        """The brokers that can be asked now, or why there are none."""
+        refusal = f" ({self.refusal})" if self.refusal else ""
+        return "; ".join(peer.name for peer in self._peers) or f"none{refusal}"
+
+    def await_record(self, place: int, size: int) -> None:
+        """Wait, PULL_S at most, until the record of this place and size is not damaged.
+
+        It blocks: for a thread. It returns at once for damage that was waited for before, and while
+        there is no broker to ask.
+        """
+        scrub = self._store.scrub
+        if len(self._store.log.read(place) or b"") == size:
+            return
+        if scrub.damages.at(place) is None:
+            scrub.look_at(place)
+        damage = scrub.damages.at(place)
+        if damage is None or self._loop is None or damage.begin in self._passed:
+            return
+        if not self._peers and self._now() >= self._expects_until:
+            return
+        self._note()
+        if not scrub.damages.wait_without(place, PULL_S):
+            self._passed.add(damage.begin)
 
     # --- connections
 
@@ -110,6 +149,7 @@ class LogRepair:
         """
         other = await Peer.of(peer, name, self._answer)
         self._peers.append(other)
+        self._passed.clear()
         self._changed.set()
         try:
             await other.run()
@@ -158,6 +198,8 @@ class LogRepair:
                 self._told.discard(damage)
                 return
             damage = left
+        if self._peers:
+            self._passed.add(damage.begin)
         if damage not in self._told:
             self._told.add(damage)
             logger.error("%s are not repaired: %s", damage, why)

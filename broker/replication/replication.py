@@ -83,7 +83,8 @@ class Replication:
         self._client: RemotingClient | None = None
         self._master: MasterAddress | None = None
         self._following: BackgroundTask | None = None  # a changed certificate
-        self.repair = LogRepair(store)
+        expected = config.broker_role != "ASYNC_MASTER"
+        self.repair = LogRepair(store, has_copies=expected)
         """What is damaged in this log, and brokers with a copy of it."""
         self._repair_link: RepairLink | None = None
         self.copies = TableCopies(
@@ -126,6 +127,7 @@ class Replication:
         """Listen for slaves, or follow the master. Raises BrokerError for a port in use."""
         settings, loop = self._settings, asyncio.get_running_loop()
         self.repair.start()
+        self._store.repairs.await_record = self.repair.await_record
         if not self._config.is_slave:
             self._service = self._new_service(settings)
             self._listen(self._service)
@@ -206,6 +208,7 @@ class Replication:
             "" if following is None else following.ha,
             "" if self._slave is None else self._slave.trouble,
             behind_max=self._config.replication.slave_fallbehind_max,
+            repairs=self.repair.peers,
         )
 
     @property

@@ -39,7 +39,8 @@ class ReplicationState(NamedTuple):
     """A master has `slaves`; a slave has `master`, or `trouble` while it follows none.
 
     `election` is None unless an election decides the role. Otherwise slaves that are less than
-    `behind_max` bytes behind are in sync: sends to a SYNC_MASTER may wait for them.
+    `behind_max` bytes behind are in sync: sends to a SYNC_MASTER may wait for them. `repairs` are
+    the brokers that can be asked for damaged records, or why there are none.
     """
 
     role: str
@@ -48,6 +49,7 @@ class ReplicationState(NamedTuple):
     trouble: str
     election: ElectionState | None = None
     behind_max: int = 0
+    repairs: str = "none"
 
     def is_in_sync(self, slave: SlaveState) -> bool:
         """Whether the slave is in the in-sync set (RocketMQ 5: isInSyncSlave, syncStateSet)."""
@@ -60,6 +62,7 @@ class ReplicationState(NamedTuple):
         if self.role == "SLAVE":
             return {
                 "brokerRole": self.role,
+                "haRepairs": self.repairs,
                 "haMaster": self.master or f"none ({self.trouble})",
                 **self._of_election(),
             }
@@ -69,6 +72,7 @@ class ReplicationState(NamedTuple):
         in_sync = (each.address for each in self.slaves if self.is_in_sync(each))
         return {
             "brokerRole": self.role,
+            "haRepairs": self.repairs,
             "haSlaves": "; ".join(slaves) or "none",
             "haInSync": "; ".join(in_sync) or "none",
             **self._of_election(),

@@ -79,6 +79,12 @@ def _of_broker(status: BrokerStatus) -> Iterator[Trouble]:
     shortages = figures.get("storeShortages", "none")
     if shortages != "none":
         yield Trouble(f"{name} is short of resources: {shortages}.", href)
+    damaged = number(figures.get("logDamaged"))
+    if damaged:
+        where = f"{damaged} parts of the log" if damaged > 1 else "A part of the log"
+        repairs = figures.get("haRepairs", "none")
+        text = f"{where} of {name} cannot be read; brokers that could repair it: {repairs}."
+        yield Trouble(text, href, urgent=repairs.startswith("none"))
     used = status.disk_used or 0.0
     if used >= DISK_HIGH:
         text = f"The disk of {name} is {used:.0%} full: free space, or lower fileReservedTime."

@@ -39,6 +39,7 @@ cdef class CommitLog:
     """Physical offset where the next record goes."""
     cdef readonly int64_t min_offset
     """Physical offset of the first byte that the log still holds."""
+    cdef int64_t unchecked_end  # pulls check the CRC of bodies that begin before it
     cdef int64_t shown          # readers see the records that end at or before it
     cdef readonly int64_t last_store_timestamp
     """Milliseconds since 1970 of the newest append of this run, 0 before it."""

@@ -79,6 +79,10 @@ cdef class CommitLog:
         """
         store_release(&self.shown, physical_offset)
 
+    def check_below(self, physical_offset):
+        """Let pulls check the CRC of each body before this offset; at first they check none."""
+        store_release(&self.unchecked_end, physical_offset)
+
     def is_hiding(self, ConsumeQueue queue not None):
         """Whether the queue has an entry that readers do not see yet."""
         return self.hides(queue)

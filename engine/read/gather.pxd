@@ -73,7 +73,7 @@ cdef class Gather:
     # it never reads the log from disk: it returns GET_COLD, and finds more once that part of the
     # log was fetched.
     cdef bint memory_only
-    cdef bint passes_damage         # whether to skip damaged entries
+    cdef int64_t passes_before      # damaged entries before this offset are skipped
     cdef int32_t queue_id
     cdef int64_t cold_below         # from here on everything is in memory
     cdef int64_t warm_number        # of the chunk that was found in memory last

@@ -13,6 +13,7 @@ from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.io_backends.backend cimport Segment
 from congreve.io_backends.mapping cimport Mapping
 from congreve.io_backends.pages cimport in_memory
+from congreve.records.record cimport RECORD_OK, RecordView, check
 from congreve.records.layout cimport (
     AT_MAGIC,
     AT_PHYSICAL_OFFSET,
@@ -234,7 +235,7 @@ cdef class Gather:
             raise MemoryError()
         while self.next_offset < stop:
             # No other check finds a flipped bit in a tags code.
-            if tags is not None and not self.passes_damage and is_unchecked(
+            if tags is not None and self.next_offset >= self.passes_before and is_unchecked(
                 queue, self.next_offset // per_file
             ):
                 if self.count == 0:
@@ -283,7 +284,7 @@ cdef class Gather:
                     return i
                 record = self.find(physical_offset, size, self.next_offset + i, &segment)
                 if record == NULL:
-                    if size != CQ_FILLER_SIZE and not self.passes_damage:
+                    if size != CQ_FILLER_SIZE and self.next_offset + i >= self.passes_before:
                         if self.count == 0:
                             self.status = GET_DAMAGED
                         return i
@@ -320,6 +321,7 @@ cdef class Gather:
         """One record; NULL if the log has deleted it, or has other bytes there."""
         cdef int64_t place = physical_offset - self.log_begin
         cdef const uint8_t *record
+        cdef RecordView view
         if place < 0 or self.segment_count == 0 or size < RECORD_FIXED:
             return NULL
         if physical_offset + size > self.log_end:
@@ -333,6 +335,10 @@ cdef class Gather:
             or load_i64(record + AT_PHYSICAL_OFFSET) != physical_offset
             or load_i64(record + AT_QUEUE_OFFSET) != offset
             or load_i32(record + AT_QUEUE_ID) != self.queue_id
+        ):
+            return NULL
+        if physical_offset < load_acquire(&self.log.unchecked_end) and (
+            check(record, size, physical_offset, True, &view) != RECORD_OK
         ):
             return NULL
         return record

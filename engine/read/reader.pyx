@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
@@ -88,18 +88,22 @@ cdef class Reader:
             RecordFilter records=None, bint repair=True):
         """A GetResult of at most `max_count` messages from `offset` on that pass both filters.
 
+        It repairs a damaged entry, or passes one that cannot be; it ends before a second one.
         `tag_codes` are tag hashes (None: all pass), `records` filters by properties. Without
         `repair`, a damaged entry results in the status DAMAGED. Any thread may call it.
         """
         cdef Gather gather = Gather(self.log, self.limits)
         cdef GetResult result = GetResult.__new__(GetResult)
         tags = None if tag_codes is None else TagFilter(tag_codes)
-        gather.passes_damage = self.repair is None
+        if self.repair is None:
+            gather.passes_before = INT64_MAX
         gather.look(queue, offset, max_count, tags, records)
         while repair and gather.status == GET_DAMAGED:
-            gather.passes_damage = not self.repair(
-                queue, gather.next_offset, gather.next_offset + 1
-            )
+            if gather.passes_before and gather.next_offset >= gather.passes_before:
+                gather.status = GET_MESSAGE_WAS_REMOVING    # the next call begins with that one
+                break
+            if not self.repair(queue, gather.next_offset, gather.next_offset + 1):
+                gather.passes_before = gather.next_offset + 1
             gather.look(queue, offset, max_count, tags, records)
         result.status = GetStatus(gather.status)
         result.next_offset = gather.next_offset

@@ -40,7 +40,7 @@ class Damages:
         """How many were found since the start."""
         self.repaired = 0
         """How many were repaired since then."""
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._open: dict[int, Damage] = {}
         self._followers: list[Callable[[], None]] = []
 
@@ -56,7 +56,12 @@ class Damages:
 
     def at(self, place: int) -> Damage | None:
         """The known damage with this physical offset; None without one."""
-        return next((each for each in self.open if each.begin <= place < each.end), None)
+        with self._lock:
+            return self._at(place)
+
+    def _at(self, place: int) -> Damage | None:
+        found = (each for each in self._open.values() if each.begin <= place < each.end)
+        return next(found, None)
 
     def add(self, damage: Damage) -> None:
         """Note one, and name it in the log, unless it is known."""
@@ -76,6 +81,12 @@ class Damages:
         with self._lock:
             if self._open.pop(damage.begin, None) is not None:
                 self.repaired += repaired
+                self._lock.notify_all()
+
+    def wait_without(self, place: int, timeout_s: float) -> bool:
+        """Wait until no damage with this physical offset is open; whether that is so."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._at(place) is None, timeout_s)
 
     def forget_before(self, begin: int) -> None:
         """Forget those of segments that have expired: the log begins here."""
@@ -89,4 +100,5 @@ class Damages:
         with self._lock:
             if self._open.pop(damage.begin, None) is not None:
                 self._open[begin] = rest
+                self._lock.notify_all()
         return rest

@@ -24,9 +24,10 @@ PAGE = 4096
 
 
 class Step(NamedTuple):
-    """What one step has read, in bytes, and the damage that it has found."""
+    """What one step has read, in bytes, up to which physical offset, and damage in it."""
 
     read: int
+    end: int
     damage: Damage | None = None
 
 
@@ -78,7 +79,7 @@ class LogExaminer:
                     whole = scanner.last_record
                 if cold:
                     retire(segment, start, start + wanted)
-                yield Step(bad - position)
+                yield Step(bad - position, bad)
                 head = data[bad - position :]
                 if why == scan.LIMIT:
                     position, wanted = bad, PIECE
@@ -94,6 +95,7 @@ class LogExaminer:
                 position, wanted = self._end_of_damage(file, segment, head, bad, end), PIECE
                 yield Step(
                     position - bad,
+                    position,
                     Damage(bad, position, segment.path, self._beside(whole, position, end)),
                 )
 

@@ -9,7 +9,7 @@ from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.recovery.repair import QueueRepair
 from congreve.engine.rounds import Rounds, StoreThread
-from congreve.engine.scrub.damage import Damages
+from congreve.engine.scrub.damage import Damage, Damages
 from congreve.engine.scrub.examiner import LogExaminer
 from congreve.engine.scrub.record_repair import RecordRepair
 from congreve.io_backends.files.file_system import FileSystem
@@ -50,10 +50,16 @@ class LogScrub(StoreThread):
         self.records = RecordRepair(log, queues, repair, files)
         self._now = monotonic
         self._first: Iterable[int] = ()
+        self._unchecked_end = 0
 
     def begin_with(self, places: Iterable[int]) -> None:
-        """Look at these physical offsets first, where recovery has passed damage."""
+        """Look at these physical offsets first, where recovery has passed damage.
+
+        Until the first pass has found all whole, pulls check what was on disk before the start.
+        """
         self._first = places
+        self._unchecked_end = self._log.max_offset
+        self._log.check_below(self._unchecked_end)
 
     def _run(self) -> None:
         a_pass = Rounds("the scrub of the log", self._pass)
@@ -64,22 +70,40 @@ class LogScrub(StoreThread):
                 due = self._now() + self._config.scrub_interval / 1000
                 a_pass()
 
+    def look_at(self, place: int) -> None:
+        """Look for damage in the segment with this physical offset, up to there; for any thread."""
+        segment = self._log.segment_at(place)
+        if segment is not None:
+            for step in self.examiner.steps(segment.base_offset, self.examiner.end):
+                if step.damage is not None:
+                    self._note(step.damage)
+                if step.end > place:
+                    return
+
+    def _note(self, damage: Damage) -> None:
+        self._unchecked_end = max(self._unchecked_end, damage.end)
+        self._log.check_below(self._unchecked_end)
+        self.damages.add(damage)
+
     def _look_first(self) -> None:
         for place in self._first:
             for step in self.examiner.steps(place, self.examiner.end):
                 if self._stopping.is_set():
                     return
                 if step.damage is not None:
-                    self.damages.add(step.damage)
+                    self._note(step.damage)
                     break
 
     def _pass(self) -> None:
         self.damages.forget_before(self._log.min_offset)
         for step in self.examiner.steps(self._log.min_offset, self.examiner.end):
             if step.damage is not None:
-                self.damages.add(step.damage)
+                self._note(step.damage)
             self.read += step.read
             rate = self._config.scrub_bytes_per_second
             if not rate or self._stopping.wait(step.read / rate):
                 return
         self.passes += 1
+        if not self.damages.open:
+            self._unchecked_end = 0
+            self._log.check_below(0)

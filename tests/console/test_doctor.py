@@ -11,6 +11,7 @@ from congreve import Broker, Message, NameServer
 from congreve.broker.broker_conf import load_config
 from congreve.client.admin.sync import SyncAdminClient
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
+from congreve.engine.scrub.damage import Damage
 from congreve.engine.state.tuned import Machine, Tuned, machine_of, save_tuned
 from congreve.node import serve
 from congreve.remoting.messages.bodies import TopicConfig
@@ -154,6 +155,18 @@ def test_topics_on_one_of_several_masters_are_named(tmp_path: Path) -> None:
             node.broker.managers.metadata.topics.update(TopicConfig(topic_name="lone"))
             finding = doctor_of(tmp_path, conf)["topics"]
     assert finding.state == "warn" and finding.found.endswith("on one of 2 masters: lone")
+
+
+def test_a_damaged_log_of_a_running_broker_is_found(tmp_path: Path) -> None:
+    local = "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\n"
+    path = tmp_path / "running.conf"
+    path.write_text(f"storePathRootDir={tmp_path}/store\nlistenPort=0\n{local}")
+    with Broker.from_conf(path) as broker:
+        conf = f"{local}listenPort={broker.port}\n"
+        assert doctor_of(tmp_path, conf)["log"].state == "ok"
+        broker.store.scrub.damages.add(Damage(100, 200, "000", None))
+        finding = doctor_of(tmp_path, conf)["log"]
+    assert finding.state == "fail" and finding.found.startswith("1 damaged parts; ")
 
 
 @pytest.mark.parametrize("failing", [False, True])

@@ -193,6 +193,12 @@ def snapshot(*lags: Lag) -> Snapshot:
             True,
         ),
         ({"stateFilesWritable": "false (x)"}, "cannot save topics", True),
+        ({"logDamaged": "1"}, "A part of the log", True),
+        (
+            {"logDamaged": "3", "haRepairs": "10.0.0.2:1 (slave)"},
+            "repair it: 10.0.0.2:1 (slave)",
+            False,
+        ),
         ({"storeShortages": "descriptors"}, "short of resources: descriptors", False),
         ({"commitLogDiskRatio": "0.80"}, "80% full: free space", False),
         ({"commitLogDiskRatio": "0.1", "consumeQueueDiskRatio": str(DISK_BAD)}, "full", True),

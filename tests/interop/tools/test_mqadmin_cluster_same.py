@@ -64,6 +64,7 @@ STATUS = re.compile(
 OWN_STATUS = re.compile(
     r"(PEER )?(connections|maxConnections|refusedConnections|cut\w+|ioBackend|storeWritable"
     r"|storeShortages|stateFilesWritable|openTransactions|unfinishedFrameBytes|unreadAnswerBytes"
+    r"|haRepairs|logDamaged|logDamagedFound|logRepaired"
     r"|brokerRole|haSlaves|haInSync|getTransferredTps) :"
 )
 # Settings whose values differ: ports, folders, and a size of our own.
