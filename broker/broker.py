@@ -242,6 +242,8 @@ class Broker(Lifecycle):
             self._paths.pulls.validation.plans.note_change()
         if keys & {"brokerPermission", "draining", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
+            # The answer says that routes have it, as after RocketMQ's registerBrokerAll().
+            await self._registration.registered_everywhere()
         if "logLevels" in keys:
             self._monitors.set_log_levels()
         self._access.quotas.set_defaults()

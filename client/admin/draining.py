@@ -17,6 +17,7 @@ from congreve.client.errors import BrokerError, BrokerNotFoundError
 from congreve.client.transport.route import MASTER_ID, PERM_WRITE
 from congreve.records.message.topics import (
     DLQ_PREFIX,
+    SCHEDULE_TOPIC,
     TRANS_GROUP,
     TRANS_HALF_TOPIC,
     is_system_group,
@@ -49,6 +50,8 @@ from congreve.remoting.messages.headers import (
 DRAINING = "draining"
 """The setting of Congreve's brokers."""
 PERMISSION = "brokerPermission"
+OPEN_TRANSACTIONS = "openTransactions"
+"""A figure of Congreve's brokers."""
 LEVEL_FIGURE = "scheduleMessageOffset_"
 REGISTERED_S = 15.0
 """How long name servers may take to get a change; a broker tries again after 5 s."""
@@ -213,11 +216,14 @@ class DrainedBroker:
         )
 
     async def sent(self) -> int:
-        """Messages that producers have sent to the master since it started. RocketMQ counts those
-        of the last minute."""
+        """Messages that producers have sent to the master since it started; 0 for a RocketMQ
+        broker, which counts its own copies of messages, too."""
         address = (await self.addresses())[MASTER_ID]
-        text = (await BrokerReports(self._admin, address).runtime())["putMessageDistributeTime"]
-        return sum(int(each.rpartition(":")[2]) for each in text.split())
+        figures = await BrokerReports(self._admin, address).runtime()
+        if OPEN_TRANSACTIONS not in figures:
+            return 0
+        counts = figures["putMessageDistributeTime"].split()
+        return sum(int(each.rpartition(":")[2]) for each in counts)
 
     # --- what remains
 
@@ -242,7 +248,7 @@ class DrainedBroker:
                 for (group, topic), lag in sorted(lags.items())
                 if group not in ignored
             ),
-            Remaining("delayed", "", "", await self._delayed(address, figures)),
+            Remaining("delayed", "", "", await self._delayed(reports, figures)),
             Remaining("open transactions", "", "", await self._transactions(reports, figures)),
         ]
         return [each for each in counts if each.messages]
@@ -296,21 +302,22 @@ class DrainedBroker:
         lag = sum(max(each.broker_offset - each.consumer_offset, 0) for each in offsets)
         return min(lag, await reports.stored(topic)) if lag else 0
 
-    async def _delayed(self, address: str, figures: dict[str, str]) -> int:
+    async def _delayed(self, reports: BrokerReports, figures: dict[str, str]) -> int:
         fields = DelayedMessagesRequestHeader(begin_ms=0, end_ms=FOREVER_MS).fields()
-        answer = await self._admin.ask(address, RequestCode.COUNT_DELAYED_MESSAGES, fields)
+        answer = await self._admin.ask(reports.address, RequestCode.COUNT_DELAYED_MESSAGES, fields)
         if answer.code == ResponseCode.SUCCESS:
             return sum(row.count for row in DelayedCounts.decode(answer.body).counts)
         if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise BrokerError(answer.code, answer.remark, address)
-        levels = (text for name, text in figures.items() if name.startswith(LEVEL_FIGURE))
-        pairs = (text.partition(",") for text in levels)
-        return sum(max(int(end) - int(offset), 0) for offset, _, end in pairs)
+            raise BrokerError(answer.code, answer.remark, reports.address)
+        return sum(
+            max(queue.max_offset - _next(figures, number + 1, queue.min_offset), 0)
+            for number, queue in (await reports.offsets(SCHEDULE_TOPIC)).items()
+        )
 
     async def _transactions(self, reports: BrokerReports, figures: dict[str, str]) -> int:
         """A RocketMQ broker only says up to where all are ended."""
-        if "openTransactions" in figures:
-            return int(figures["openTransactions"])
+        if OPEN_TRANSACTIONS in figures:
+            return int(figures[OPEN_TRANSACTIONS])
         queue = MessageQueue(topic=TRANS_HALF_TOPIC, broker_name=self.name, queue_id=0)
         _, end = await QueueReader(self._admin, queue, reports.address).bounds()
         header = QueryConsumerOffsetRequestHeader(
@@ -325,3 +332,10 @@ class DrainedBroker:
 
 def _places(group: BrokerData | None) -> set[tuple[int, str]]:
     return set() if group is None else set(group.broker_addrs.items())
+
+
+def _next(figures: Mapping[str, str], level: int, first: int) -> int:
+    """The offset at which a level of a RocketMQ broker continues; before its first delivery that
+    broker does not say it."""
+    text = figures.get(f"{LEVEL_FIGURE}{level}")
+    return first if text is None else int(text.partition(",")[0])

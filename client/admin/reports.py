@@ -15,6 +15,7 @@ from congreve.remoting.messages.admin_bodies import (
     ConsumerRunningInfo,
     EpochEntryCache,
     HARuntimeInfo,
+    TopicOffset,
     TopicStatsTable,
 )
 from congreve.remoting.messages.admin_headers import (
@@ -66,10 +67,15 @@ class BrokerReports:
 
     async def stored(self, topic: str) -> int:
         """The messages of a topic: from the first to the last offset of its queues."""
+        table = await self.offsets(topic)
+        return sum(queue.max_offset - queue.min_offset for queue in table.values())
+
+    async def offsets(self, topic: str) -> dict[int, TopicOffset]:
+        """The first and the last offset of each queue of a topic, by its number."""
         fields = GetTopicStatsInfoRequestHeader(topic=topic).fields()
         body = await self._body(RequestCode.GET_TOPIC_STATS_INFO, fields)
         table = TopicStatsTable.decode(body).offset_table
-        return sum(queue.max_offset - queue.min_offset for queue in table.values())
+        return {queue.queue_id: offsets for queue, offsets in table.items()}
 
     async def rate(self, name: str, key: str) -> float:
         """What a figure of `mqadmin statsAll` counted a second in the last minute, 0 for one that

@@ -378,4 +378,6 @@ def _inherited_route(template: TopicRoute, topic: str) -> TopicRoute:
         for queue in template.read_queues
         if queue.queue_id < DEFAULT_TOPIC_QUEUES and queue.broker_name in masters
     )
-    return TopicRoute(topic, queues, queues, template.brokers)
+    open_to_sends = {queue.broker_name for queue in template.write_queues}
+    writable = tuple(queue for queue in queues if queue.broker_name in open_to_sends)
+    return TopicRoute(topic, writable, queues, template.brokers)

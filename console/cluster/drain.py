@@ -161,8 +161,9 @@ async def _emptied(drained: DrainedBroker, ignored: Collection[str], progress: P
         await asyncio.sleep(LOOK_S)
 
 
-async def lone_topics(admin: AdminClient, broker: str) -> list[str]:
-    """The users' topics to which no other broker with open sends lets producers write."""
+async def lone_topics(admin: AdminClient, broker: str, opened: Collection[str] = ()) -> list[str]:
+    """The users' topics to which no other broker with open sends lets producers write. The sends
+    of those in `opened` will be open."""
     info = await admin.cluster_info()
     masters = {
         name: group.broker_addrs[MASTER_ID]
@@ -180,7 +181,7 @@ async def lone_topics(admin: AdminClient, broker: str) -> list[str]:
     for name, address in masters.items():
         if not topics:
             break
-        if await DrainedBroker(admin, name).sends() is Sends.OPEN:
+        if name in opened or await DrainedBroker(admin, name).sends() is Sends.OPEN:
             found = await BrokerReports(admin, address).topics()
             topics -= {topic for topic, of in found.items() if of.perm & PERM_WRITE}
     return sorted(topics)

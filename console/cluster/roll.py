@@ -14,7 +14,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.draining import DrainedBroker
 from congreve.client.admin.reports import BrokerReports
-from congreve.client.errors import BrokerError, BrokerNotFoundError
+from congreve.client.errors import BrokerError, ClientError
 from congreve.client.transport.route import MASTER_ID
 from congreve.console.cluster.brokers import chosen_cluster, cluster_option
 from congreve.console.cluster.drain import (
@@ -32,6 +32,9 @@ from congreve.console.option_types import FiniteRange, Time
 from congreve.console.report import Rows, output_option, show
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import ResponseCode
+
+DRAINS = "drain, restart, open"
+"""What happens to a master."""
 
 
 class Place(NamedTuple):
@@ -83,8 +86,11 @@ def roll(
         rolling = _Roll(admin, MachineCommand(restart), since or 0, route_poll, timeout)
         rows = await rolling.plan(names)
         if is_applied:
+            drained = [row["broker"] for row in rows if row["does"] == DRAINS]
+            for name in () if force else drained:
+                check_others(name, await lone_topics(admin, name, opened=names))
             for name in names:
-                await rolling.run(name, is_forced=force)
+                await rolling.run(name)
         return rows
 
     begun_ms = since or int(time.time() * 1000)
@@ -122,13 +128,13 @@ class _Roll:
         for name in names:
             for place in await self._places(name):
                 drains = place.number == MASTER_ID
-                does = "drain, restart, open" if drains else "restart"
+                does = DRAINS if drains else "restart"
                 if not await self._is_due(place):
                     does = "none: it has started since"
                 rows.append({**place._asdict(), "does": does})
         return rows
 
-    async def run(self, name: str, *, is_forced: bool) -> None:
+    async def run(self, name: str) -> None:
         """Restart all brokers of a name that have not started since; then producers send to it.
 
         Raises CongreveError when a step fails or takes too long.
@@ -139,8 +145,6 @@ class _Roll:
             place = due[0]
             await self._all_in_sync(drained)
             if place.number == MASTER_ID:
-                if not is_forced:
-                    check_others(name, await lone_topics(self._admin, name))
                 async with self._step(f"producers still send to {name}"):
                     await left_by_producers(drained, self._route_poll_s, self._progress)
             await self._restart(place)
@@ -184,10 +188,11 @@ class _Roll:
         return int((await BrokerReports(self._admin, address).runtime())["bootTimestamp"])
 
     async def _until(self, condition: Callable[[], Awaitable[bool]], otherwise: str) -> None:
-        """Wait for it; while a broker does not answer, or there is no master, it is not so."""
+        """Wait for it; while a broker does not answer, refuses as it starts, or there is no master,
+        it is not so."""
         async with self._step(otherwise):
             while True:
-                with suppress(RemotingError, BrokerNotFoundError):
+                with suppress(RemotingError, ClientError):
                     if await condition():
                         return
                 self._progress(f"waits: {otherwise}")

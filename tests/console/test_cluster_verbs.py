@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from harness import servers
+from harness.replication.supervisor import Supervisor
 from harness.wire import Wire
 
 from congreve.base.errors import CongreveError
@@ -79,7 +81,7 @@ def perms(two: Two, topic: str) -> dict[str, int]:
     return {row["broker"]: row["perm"] for row in two.rows("topic", "route", topic)}
 
 
-UPDATE_TOPIC, REGISTER_BROKER, UPDATE_GROUP, GET_ALL_GROUPS = 17, 103, 200, 201
+UPDATE_TOPIC, GET_RUNTIME, REGISTER_BROKER, UPDATE_GROUP, GET_ALL_GROUPS = 17, 28, 103, 200, 201
 GROUPS = ("reads", "reads-skewed", "reads-rolled", "pops")
 IGNORED = [each for group in GROUPS for each in ("--ignore", group)]
 DRAIN = ("cluster", "drain", "a", "--apply", "--route-poll", "0.1")
@@ -268,46 +270,6 @@ def test_a_broker_that_is_not_registered_is_an_error_of_one_line(two: Two) -> No
     assert len(refused.stderr.splitlines()) == 1
 
 
-class Supervisor:
-    """Starts a broker again that has stopped, as systemd does. `command` stops one."""
-
-    def __init__(self, two: Two, folder: Path, *, starts: bool = True) -> None:
-        self._brokers = two.brokers
-        self._folder = folder
-        self._starts = starts
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.command = f"echo $BROKER >>{folder}/stopped && kill $(cat {folder}/$BROKER)"
-        for name in self._brokers:
-            self._note(name)
-
-    def stopped(self) -> list[str]:
-        """The brokers that the command has stopped, in order."""
-        path = self._folder / "stopped"
-        return path.read_text().split() if path.exists() else []
-
-    def __enter__(self) -> Supervisor:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _note(self, name: str) -> None:
-        process = self._brokers[name].process
-        assert process is not None
-        (self._folder / name).write_text(str(process.pid))
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.05):
-            for name, broker in self._brokers.items():
-                assert broker.process is not None
-                if broker.process.poll() is not None and self._starts:
-                    broker.spawn()
-                    self._note(name)
-
-
 class Sending:
     """A producer that sends in a thread, without a second try, and what became of it."""
 
@@ -342,7 +304,7 @@ class Sending:
 def roll(supervisor: Supervisor, *options: str) -> tuple[str, ...]:
     return (
         *("cluster", "roll", "--restart", supervisor.command, "--apply"),
-        *("--route-poll", "2", *options),
+        *("--route-poll", "1", *options),
     )
 
 
@@ -353,7 +315,7 @@ def test_a_roll_restarts_each_broker_without_a_failed_send(
     two.rows("topic", "create", "rolled", "-q", "2")
     read: list[int] = []
     with (
-        Supervisor(two, tmp_path) as supervisor,
+        Supervisor(two.brokers, tmp_path) as supervisor,
         SyncPushConsumer(
             two.namesrv.address,
             group="reads-rolled",
@@ -369,7 +331,7 @@ def test_a_roll_restarts_each_broker_without_a_failed_send(
             ("b", "drain, restart, open"),
         ]
         begun_ms = int(time.time() * 1000)
-        two.rows(*roll(supervisor, "--force"))
+        two.rows(*roll(supervisor, "--force", "--route-poll", "4"))  # busy clients poll late
         assert supervisor.stopped() == ["a", "b"]
         two.rows(*roll(supervisor, "--since", str(begun_ms)))
         assert supervisor.stopped() == ["a", "b"], "they have started since"
@@ -382,27 +344,51 @@ def test_a_roll_restarts_each_broker_without_a_failed_send(
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("failing", ["false", "true"])
 def test_a_roll_that_stops_leaves_a_state_that_is_seen_and_continues(
-    two: Two, tmp_path: Path, failing: str
+    two: Two, tmp_path: Path
 ) -> None:
-    """At a restart that fails, and at one that does nothing."""
     begun = str(int(time.time() * 1000))
     options = ("--apply", "--force", "--route-poll", "0.1", "--timeout", "2")
-    broken = two.run("cluster", "roll", "--restart", failing, *options)
+    broken = two.run("cluster", "roll", "--restart", "true", *options)
     assert (broken.returncode, "--since" in broken.stderr) == (1, True)
     assert two.sends() == ["draining", "open"]
-    with Supervisor(two, tmp_path) as supervisor:
+    with Supervisor(two.brokers, tmp_path) as supervisor:
         two.rows(*roll(supervisor, "--force", "--since", begun))
         assert supervisor.stopped() == ["a", "b"]
     assert two.sends() == ["open", "open"]
+
+
+@pytest.mark.parametrize("step", ["waits for producers", "restarts", "registered"])
+def test_a_roll_that_is_killed_at_a_step_and_repeated_has_the_same_end(
+    two: Two, tmp_path: Path, step: str
+) -> None:
+    begun_ms = int(time.time() * 1000)
+    with Supervisor(two.brokers, tmp_path) as supervisor:
+        arguments = roll(supervisor, "a", "--force", "--since", str(begun_ms))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "congreve", *arguments, "-n", two.namesrv.address],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        assert any(step in line for line in process.stderr)
+        process.kill()
+        process.communicate(timeout=60)
+        while not servers.accepts(two.brokers["a"].port):
+            time.sleep(0.05)
+        two.rows(*arguments)
+        assert set(supervisor.stopped()) == {"a"}
+    assert two.sends() == ["open", "open"]
+    with Wire(two.brokers["a"].address) as wire:
+        figures = json.loads(wire.call(GET_RUNTIME, {}).body)["table"]
+    assert int(figures["bootTimestamp"]) > begun_ms
 
 
 def test_a_drained_broker_is_removed_once(two: Two, tmp_path: Path) -> None:
     refused = two.run("cluster", "remove", "b", "--apply")
     assert (refused.returncode, "drain b --apply` first" in refused.stderr) == (1, True)
     two.rows("cluster", "drain", "b", "--apply", "--force", "--route-poll", "0.1", *IGNORED)
-    with Supervisor(two, tmp_path, starts=False) as supervisor:
+    with Supervisor(two.brokers, tmp_path, starts=False) as supervisor:
         arguments = ("cluster", "remove", "b", "--stop", supervisor.command, *IGNORED)
         (planned,) = two.rows(*arguments)
         assert (planned["state"], two.sends()) == ("to remove", ["open", "draining"])

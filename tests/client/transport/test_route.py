@@ -111,6 +111,15 @@ async def test_an_inherited_route_is_used_only_by_senders_until_the_topic_exists
         assert len(await producer.queues("new")) == 8
 
 
+async def test_a_new_topic_is_not_sent_to_a_broker_without_write_permission() -> None:
+    async with (
+        FakeCluster("a", "b", topics=("TBW102",), queues=8) as cluster,
+        Producer(cluster.address, group="pg") as producer,
+    ):
+        cluster.register("b", "TBW102", perm=5)
+        assert {queue.broker_name for queue in await producer.queues("new")} == {"a"}
+
+
 async def test_order_conf_overrides_the_queues() -> None:
     async with FakeCluster("a", "b") as cluster, ClientInstance(cluster.address) as client:
         server: NameServer = cluster.name_server
