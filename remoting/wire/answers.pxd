@@ -29,3 +29,20 @@ cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32
                                      int32_t code, Slice remark, int64_t suggest_broker_id,
                                      int64_t next_offset, int64_t min_offset, int64_t max_offset,
                                      int32_t body_length) noexcept nogil
+
+# Frame head and header of the answer to a pop; the body of `body_length` bytes follows it. It has
+# fewer bytes than POP_RESPONSE_MAX and the three texts.
+cdef enum:
+    POP_RESPONSE_MAX = 512
+
+cdef Py_ssize_t encode_pop_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                    int32_t code, Slice remark, int64_t pop_ms,
+                                    int64_t invisible_ms, int64_t left,
+                                    Slice start_offsets, Slice message_offsets,
+                                    int32_t body_length) noexcept nogil
+
+# A whole answer to a change of the invisible time; returns the bytes written (below
+# SEND_RESPONSE_MAX).
+cdef Py_ssize_t encode_change_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                       Slice remark, int64_t pop_ms, int64_t invisible_ms,
+                                       int32_t revive_queue_id) noexcept nogil

@@ -1,5 +1,5 @@
-"""The responses to sends and pulls, written as bytes (RocketMQ: SendMessageResponseHeader and
-PullMessageResponseHeader in a RemotingCommand).
+"""The responses to sends, pulls and pops, written as bytes (RocketMQ: SendMessageResponseHeader,
+PullMessageResponseHeader and PopMessageResponseHeader in a RemotingCommand).
 
 They name JAVA as their language: it is number 0, and the one name that every client accepts.
 """
@@ -27,6 +27,13 @@ cdef inline uint8_t *put_decimal_field(uint8_t *out, const char *key, int32_t le
     cdef uint8_t *end = put_decimal(text, value)
     put_i32(text - 4, <int32_t> (end - text))
     return end
+
+
+cdef inline uint8_t *put_text_field(uint8_t *out, const char *key, int32_t length,
+                                    Slice value) noexcept nogil:
+    cdef uint8_t *text = put_key(out, key, length)
+    put_i32(text - 4, value.length)
+    return put(text, <const char *> value.data, value.length)
 
 
 cdef inline uint8_t *begin_json(uint8_t *out, int32_t code) noexcept nogil:
@@ -131,6 +138,55 @@ cdef Py_ssize_t encode_pull_response(uint8_t *out, int32_t serialize_type, int32
     at = put_decimal_field(at, b"suggestWhichBrokerId", 20, suggest_broker_id)
     put_i32(fields - 4, <int32_t> (at - fields))
     return finish(out, at, 1, body_length)
+
+
+cdef Py_ssize_t encode_pop_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                    int32_t code, Slice remark, int64_t pop_ms,
+                                    int64_t invisible_ms, int64_t left,
+                                    Slice start_offsets, Slice message_offsets,
+                                    int32_t body_length) noexcept nogil:
+    cdef uint8_t *at
+    cdef uint8_t *fields
+    cdef Slice none
+    none.data, none.length = b"", 0
+    if serialize_type == 0:
+        at = put_decimal(put(begin_json(out, code), b'"popTime":"', 11), pop_ms)
+        at = put_decimal(put(at, b'","invisibleTime":"', 19), invisible_ms)
+        at = put_decimal(put(at, b'","reviveQid":"0","restNum":"', 29), left)
+        at = put(at, b'","startOffsetInfo":"', 21)
+        at = put(at, <const char *> start_offsets.data, start_offsets.length)
+        at = put(at, b'","msgOffsetInfo":"', 19)
+        at = put(at, <const char *> message_offsets.data, message_offsets.length)
+        at = put(at, b'","orderCountInfo":""}', 22)
+        return finish(out, end_json(at, opaque, remark), 0, body_length)
+    fields = begin_binary(out, code, opaque, remark)
+    at = put_decimal_field(fields, b"popTime", 7, pop_ms)
+    at = put_decimal_field(at, b"invisibleTime", 13, invisible_ms)
+    at = put_decimal_field(at, b"reviveQid", 9, 0)
+    at = put_decimal_field(at, b"restNum", 7, left)
+    at = put_text_field(at, b"startOffsetInfo", 15, start_offsets)
+    at = put_text_field(at, b"msgOffsetInfo", 13, message_offsets)
+    at = put_text_field(at, b"orderCountInfo", 14, none)
+    put_i32(fields - 4, <int32_t> (at - fields))
+    return finish(out, at, 1, body_length)
+
+
+cdef Py_ssize_t encode_change_response(uint8_t *out, int32_t serialize_type, int32_t opaque,
+                                       Slice remark, int64_t pop_ms, int64_t invisible_ms,
+                                       int32_t revive_queue_id) noexcept nogil:
+    cdef uint8_t *at
+    cdef uint8_t *fields
+    if serialize_type == 0:
+        at = put_decimal(put(begin_json(out, 0), b'"popTime":"', 11), pop_ms)
+        at = put_decimal(put(at, b'","invisibleTime":"', 19), invisible_ms)
+        at = put_decimal(put(at, b'","reviveQid":"', 15), revive_queue_id)
+        return finish(out, end_json(put(at, b'"}', 2), opaque, remark), 0, 0)
+    fields = begin_binary(out, 0, opaque, remark)
+    at = put_decimal_field(fields, b"popTime", 7, pop_ms)
+    at = put_decimal_field(at, b"invisibleTime", 13, invisible_ms)
+    at = put_decimal_field(at, b"reviveQid", 9, revive_queue_id)
+    put_i32(fields - 4, <int32_t> (at - fields))
+    return finish(out, at, 1, 0)
 
 
 # --- for Python callers

@@ -9,7 +9,9 @@ cdef enum:
     SEND_BATCH_MESSAGE = 320
     PULL_MESSAGE = 11
     LITE_PULL_MESSAGE = 361
+    POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
+    CHANGE_MESSAGE_INVISIBLETIME = 200053
     SEND_FIELDS = 13            # short names a to m
     HANDLE_PARTS = 8
     ORDERED_REVIVE_QUEUE_ID = 999   # in handles of ordered pops
@@ -42,12 +44,29 @@ cdef struct PullHeader:         # docs/formats/frame.md
     int64_t sub_version
     bint complete
 
-cdef struct AckHeader:          # AckMessageRequestHeader, and numbers of its handle
+cdef struct PopHeader:          # PopMessageRequestHeader; times in ms
+    Slice consumer_group
+    Slice topic
+    Slice expression
+    Slice expression_type
+    int32_t queue_id            # -1: all queues
+    int32_t max_count
+    int32_t init_mode
+    int64_t invisible_ms
+    int64_t poll_ms
+    int64_t born_ms
+    bint ordered
+    bint complete
+
+# AckMessageRequestHeader or ChangeInvisibleTimeRequestHeader, and numbers of its handle.
+cdef struct AckHeader:
     Slice consumer_group
     Slice topic
     int32_t queue_id
     int64_t offset
     int64_t pop_ms
+    int32_t revive_queue_id
+    int64_t invisible_ms        # of a change; -1 without one
     bint ordered
     bint complete
 
@@ -60,10 +79,16 @@ cdef inline bint is_pull(int32_t code) noexcept nogil:
     return code == PULL_MESSAGE or code == LITE_PULL_MESSAGE
 
 
+# Whether it is an acknowledgement or a change of the invisible time.
+cdef inline bint is_ack(int32_t code) noexcept nogil:
+    return code == ACK_MESSAGE or code == CHANGE_MESSAGE_INVISIBLETIME
+
+
 # The index in `header.fields` of each short name's field; -1: absent. The last of a name counts.
 cdef void send_places(const Header *header, int8_t *places) noexcept nogil
 # From the values of the short names; no data: the header has no such field.
 cdef void fill_send_header(const Slice *values, SendHeader *send) noexcept nogil
 cdef void read_send_header(const Header *header, SendHeader *send) noexcept nogil
 cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogil
+cdef void read_pop_header(const Header *header, PopHeader *pop) noexcept nogil
 cdef void read_ack_header(const Header *header, AckHeader *ack) noexcept nogil

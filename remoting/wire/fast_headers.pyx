@@ -149,6 +149,59 @@ cdef void read_pull_header(const Header *header, PullHeader *pull) noexcept nogi
     pull.complete = good and seen == PULL_REQUIRED
 
 
+cdef enum PopField:
+    POP_GROUP = 1
+    POP_TOPIC = 2
+    POP_QUEUE_ID = 4
+    POP_MAX_COUNT = 8
+    POP_INVISIBLE = 16
+    POP_POLL = 32
+    POP_INIT_MODE = 64
+    POP_REQUIRED = 127
+
+
+cdef void read_pop_header(const Header *header, PopHeader *pop) noexcept nogil:
+    cdef int32_t i
+    cdef Slice key
+    cdef Slice value
+    cdef bint good = True
+    cdef int32_t seen = 0
+    memset(pop, 0, sizeof(PopHeader))
+    for i in range(header.count):
+        key = header.fields[i].key
+        value = header.fields[i].value
+        if equals(key, b"consumerGroup", 13):
+            pop.consumer_group = value
+            seen |= POP_GROUP
+        elif equals(key, b"topic", 5):
+            pop.topic = value
+            seen |= POP_TOPIC
+        elif equals(key, b"queueId", 7):
+            good &= parse_int32(value, &pop.queue_id)
+            seen |= POP_QUEUE_ID
+        elif equals(key, b"maxMsgNums", 10):
+            good &= parse_int32(value, &pop.max_count)
+            seen |= POP_MAX_COUNT
+        elif equals(key, b"invisibleTime", 13):
+            good &= parse_integer(value, &pop.invisible_ms)
+            seen |= POP_INVISIBLE
+        elif equals(key, b"pollTime", 8):
+            good &= parse_integer(value, &pop.poll_ms)
+            seen |= POP_POLL
+        elif equals(key, b"initMode", 8):
+            good &= parse_int32(value, &pop.init_mode)
+            seen |= POP_INIT_MODE
+        elif equals(key, b"bornTime", 8):
+            good &= parse_integer(value, &pop.born_ms)
+        elif equals(key, b"exp", 3):
+            pop.expression = value
+        elif equals(key, b"expType", 7):
+            pop.expression_type = value
+        elif equals(key, b"order", 5):
+            pop.ordered = is_true(value)
+    pop.complete = good and seen == POP_REQUIRED
+
+
 cdef enum AckField:
     ACK_GROUP = 1
     ACK_TOPIC = 2
@@ -165,6 +218,7 @@ cdef void read_ack_header(const Header *header, AckHeader *ack) noexcept nogil:
     cdef bint good = True
     cdef int32_t seen = 0
     memset(ack, 0, sizeof(AckHeader))
+    ack.invisible_ms = -1
     for i in range(header.count):
         key = header.fields[i].key
         value = header.fields[i].value
@@ -183,6 +237,8 @@ cdef void read_ack_header(const Header *header, AckHeader *ack) noexcept nogil:
         elif equals(key, b"offset", 6):
             good &= parse_integer(value, &ack.offset)
             seen |= ACK_OFFSET
+        elif equals(key, b"invisibleTime", 13) and header.code == CHANGE_MESSAGE_INVISIBLETIME:
+            good &= parse_integer(value, &ack.invisible_ms)
     ack.complete = good and seen == ACK_REQUIRED
 
 
@@ -218,6 +274,7 @@ cdef bint read_handle(Slice text, AckHeader *ack) noexcept nogil:
             if not parse_int32(part, &number):
                 return False
             if i == HANDLE_REVIVE_QUEUE:
+                ack.revive_queue_id = number
                 ack.ordered = number == ORDERED_REVIVE_QUEUE_ID
         elif i == HANDLE_POP_TIME:
             if not parse_integer(part, &ack.pop_ms):

@@ -13,10 +13,12 @@ from libc.string cimport memcpy, memset
 
 from congreve.remoting.wire.fast_headers cimport (
     SEND_FIELDS,
+    PopHeader,
     PullHeader,
     SendHeader,
     fill_send_header,
     is_send,
+    read_pop_header,
     read_pull_header,
     read_send_header,
     send_places,
@@ -330,6 +332,21 @@ cdef class HeaderDecoder:
             pull.max_count, pull.sys_flag, pull.commit_offset, pull.suspend_timeout_ms,
             pull.sub_version, optional_text(pull.subscription),
             optional_text(pull.expression_type),
+        )
+
+    def pop(self, bytes data not None):
+        """The fields of a PopMessageRequestHeader that compiled code reads, the texts first."""
+        cdef Header header
+        cdef PopHeader pop
+        if not self.read(data, &header, NULL):
+            return None
+        read_pop_header(&header, &pop)
+        if not pop.complete:
+            return None
+        return (
+            text_of(pop.consumer_group), text_of(pop.topic), optional_text(pop.expression),
+            optional_text(pop.expression_type), pop.queue_id, pop.max_count, pop.init_mode,
+            pop.invisible_ms, pop.poll_ms, pop.born_ms, pop.ordered,
         )
 
 

@@ -15,6 +15,7 @@ from congreve.remoting.messages.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from congreve.remoting.messages.pop_headers import PopMessageRequestHeader
 from congreve.remoting.wire import answers, frame
 from congreve.remoting.wire.frame import FRAME_MAX
 from congreve.remoting.wire.header_decoder import HeaderDecoder
@@ -327,3 +328,28 @@ def test_a_long_or_unusual_remark_does_not_break_a_response():
     for kind in (0, 1):
         data = answers.pull_response(kind, -1, 1, b'"\\\x01' * 500, 2**63 - 1, *[-(2**63)] * 3, 0)
         assert RemotingCommand.decode(data).remark == "?" * 128
+
+
+POP = {
+    **{"consumerGroup": "G", "topic": "T", "queueId": "-1", "maxMsgNums": "32"},
+    **{"invisibleTime": "60000", "pollTime": "15000", "bornTime": "7", "initMode": "1"},
+    **{"exp": "A || B", "expType": "TAG", "order": "TRUE"},
+}
+
+
+def test_the_header_of_a_pop_is_read_as_python_reads_it() -> None:
+    command = RemotingCommand(code=200_050, ext_fields=POP)
+    header = PopMessageRequestHeader.read(command)
+    found = HeaderDecoder().pop(command.encode())
+    assert found == (
+        *(header.consumer_group, header.topic, header.exp, header.exp_type, header.queue_id),
+        *(header.max_msg_nums, header.init_mode, header.invisible_time, header.poll_time),
+        *(header.born_time, header.order),
+    )
+    optional = {"bornTime", "exp", "expType", "order"}
+    for name in POP:
+        command.ext_fields = {key: value for key, value in POP.items() if key != name}
+        assert (HeaderDecoder().pop(command.encode()) is None) == (name not in optional)
+    for name in ("queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode"):
+        command.ext_fields = POP | {name: "x"}
+        assert HeaderDecoder().pop(command.encode()) is None
