@@ -240,6 +240,7 @@ class Broker(Lifecycle):
         self.managers.delayed.config_changed()
         if self._paths is not None:
             self._paths.pulls.validation.plans.note_change()
+            self.managers.pops.plans.note_change()
         if keys & {"brokerPermission", "draining", "startAcceptSendRequestTimeStamp"}:
             await self.managers.pieces.run(self.managers.metadata.topics.notify_steps())
             # The answer says that routes have it, as after RocketMQ's registerBrokerAll().

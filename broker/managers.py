@@ -16,6 +16,7 @@ from congreve.broker.metadata.state_files import StateFiles
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.broker.metadata.topic_recovery import TopicRecovery
 from congreve.broker.pop.ack_processor import AckMessageProcessor
+from congreve.broker.pop.lane_service import PopLanes
 from congreve.broker.pop.processor import PopMessageProcessor
 from congreve.broker.pop.processors import pop_processors
 from congreve.broker.pop.service import Pops
@@ -68,6 +69,7 @@ class Managers:
             has_members=self.members.consumers.groups.__contains__,
             pull_retries=self.members.consumers.pull_retries,
         )
+        self.pop_lanes = PopLanes(self.pops, store, clock, config.network_threads)
         self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False

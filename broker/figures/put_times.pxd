@@ -12,6 +12,10 @@ cdef enum Rpc:
     RPC_END                 # of a transaction
     RPC_PULL                # that was answered at once
     RPC_WAITED_PULL         # that has waited for messages
+    RPC_POP                 # that was answered at once
+    RPC_WAITED_POP
+    RPC_ACK                 # of a popped message
+    RPC_CHANGE              # of its invisible time
     RPCS
 
 # The requests of answers that are sent together, and the messages of their sends.

@@ -39,6 +39,10 @@ COMPILED = (  # in the order of RPC_SEND and the others
     (RequestCode.END_TRANSACTION, False),
     (RequestCode.PULL_MESSAGE, False),
     (RequestCode.PULL_MESSAGE, True),
+    (RequestCode.POP_MESSAGE, False),
+    (RequestCode.POP_MESSAGE, True),
+    (RequestCode.ACK_MESSAGE, False),
+    (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, False),
 )
 """The requests that PutTimes counts, and whether they have waited for messages."""
 
@@ -90,7 +94,7 @@ cdef class PutTimes:
     cdef void note_slow(self, const Stages *stages, const Answered *answered, int64_t now_ns,
                         const uint8_t *address, int32_t address_length,
                         int32_t port) noexcept nogil:
-        cdef bint pulls = answered.requests[<int> RPC_PULL] > 0
+        cdef bint pulls = answered.requests[<int> RPC_PULL] + answered.requests[<int> RPC_POP] > 0
         cdef SlowNote *note = &self.slow_notes[<int> (SLOW_PULLS if pulls else SLOW_SENDS)]
         if load_acquire(&note.noted):
             store_release(&note.missed, note.missed + 1)

@@ -37,8 +37,12 @@ Table = Mapping[str, Mapping[int, int]]
 Commit = tuple[str, str, int, int]
 """Group, topic, queue id and the offset that was committed there."""
 
-Refused = Callable[[tuple[str, str, int], int, int], bool]
-"""Whether to ignore a commit: of group, topic and queue id, its offset, the present offset."""
+Place = tuple[str, str, int]
+"""Group, topic and queue id."""
+Refused = Callable[[Place, int, int], bool]
+"""Whether to ignore a commit at a place: its offset, the present offset."""
+Noted = Callable[[Place, int], None]
+"""Gets a place and its new offset."""
 
 
 class ConsumerOffsetManager:
@@ -59,6 +63,7 @@ class ConsumerOffsetManager:
         self._refused: list[Refused] = []
         self._highest: Callable[[str, int], int] = lambda topic, queue_id: OFFSET_MAX
         self._sources: list[Callable[[], Iterable[Commit]]] = []
+        self._listeners: list[Noted] = []
         self._changes = 0
         self._dirty = False
         self._texts = EntryTexts(self._entry_text)
@@ -77,6 +82,10 @@ class ConsumerOffsetManager:
         """Collect another thread's commits before each use; `source` returns those since its last
         call."""
         self._sources.append(source)
+
+    def listen(self, noted: Noted) -> None:
+        """Call `noted` with the place and the number of each offset that changes."""
+        self._listeners.append(noted)
 
     @property
     def changes(self) -> int:
@@ -153,6 +162,8 @@ class ConsumerOffsetManager:
             )
         queues[queue_id] = offset
         self._changed(key)
+        for noted in self._listeners:
+            noted((group, topic, queue_id), offset)
 
     def follow_master(self, theirs: Table, before: Table | None) -> None:
         """Take what changed in a master's table since `before`; None: what is ahead of this one.

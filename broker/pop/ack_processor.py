@@ -9,6 +9,7 @@ from congreve.base.clock import Clock
 from congreve.broker.accounts.permissions import BATCH_ACK_MAX
 from congreve.broker.errors import RefusedError, check_body_size
 from congreve.broker.pop.checks import INVISIBLE_MAX_MS, PopChecks
+from congreve.broker.pop.lanes.acks import pop_time_of_change
 from congreve.broker.pop.service import Pops
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.pop.results import Answer
@@ -87,18 +88,22 @@ class AckMessageProcessor:
         """Let a message come again at another time; the answer has its new handle's numbers."""
         header = ChangeInvisibleTimeRequestHeader.read(request)
         handle = _handle(header.extra_info)
-        window = self._window(header)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        window = self._pops.in_flight.find(group, topic, queue_id) or self._window(header)
         if not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
+            self._window(header)  # its checks come first
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"invisibleTime[{header.invisible_time}] is not between 0 and {INVISIBLE_MAX_MS}",
             )
-        pop_ms, invisible_ms = self._clock.now(), header.invisible_time
+        now, invisible_ms = self._clock.now(), header.invisible_time
+        pop_ms = pop_time_of_change(handle.pop_ms, now)
         if handle.revive_queue_id == ORDERED_REVIVE_QUEUE_ID:
             # The batch keeps its pop time.
-            pop_ms, invisible_ms = handle.pop_ms, pop_ms + invisible_ms - handle.pop_ms
+            pop_ms, invisible_ms = handle.pop_ms, now + invisible_ms - handle.pop_ms
         answer = window.extend(header.offset, handle.pop_ms, pop_ms, max(invisible_ms, 0))
         if answer is not Answer.DONE:
+            self._window(header)
             raise _not_held(header.extra_info, answer)
         self._pops.changed()
         fields = ChangeInvisibleTimeResponseHeader(

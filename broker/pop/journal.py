@@ -14,15 +14,17 @@ from collections.abc import Callable
 import msgspec
 
 from congreve.base.clock import Clock
+from congreve.base.errors import CongreveError
 from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.commit.recode import recode
 from congreve.broker.metadata.state_writer import StateWriter
+from congreve.broker.pop.lanes.journal_writer import PopJournalWriter
+from congreve.broker.requests.settings import host_bytes
 from congreve.engine.errors import StoreError
 from congreve.engine.pop.in_flight import InFlight
-from congreve.engine.results import PutStatus
 from congreve.engine.state.state_file import StateFile
 from congreve.engine.store import MessageStore
-from congreve.records.message.message import Host, Record
+from congreve.records.message.message import Host
 from congreve.records.message.topics import POP_TOPIC
 from congreve.records.record import decode_record
 from congreve.remoting.messages import fastjson
@@ -82,14 +84,13 @@ class PopJournal:
         self.writer = StateWriter(self._file, self._snapshot, self._confirmed)
         """The writer of pops.json."""
         self._held: list[Held] = []
-        self._encoded: list[tuple[Connection, bytes]] = []
-        self._unwritten = b""  # entries that the store has refused so far
+        self._encoded: list[tuple[Connection, bytes, bool]] = []
+        self.records = PopJournalWriter(in_flight, store.log)
+        """What appends the records; lanes do so, too."""
+        self._refused_because: str | None = None
         self._scheduled = False
         self._closed = False
-        self._next = 0  # the queue offset after the last record
-        self.end = 0
-        """The log's end after the last record."""
-        self._since_snapshot = 0  # bytes
+        self._snapshot_written = 0  # bytes that this run had written when it was made
         self._snapshot_size = 0
         self._snapshot_end = 0
         self._snapshot_ms = 0
@@ -111,9 +112,9 @@ class PopJournal:
         self._held.append(Held(request, connection, answer, waits))
         self.changed()
 
-    def answer_encoded(self, connection: Connection, answers: bytes) -> None:
-        """Send answers that lanes have encoded after the entries so far are durable in the log."""
-        self._encoded.append((connection, answers))
+    def answer_encoded(self, connection: Connection, answers: bytes, *, waits: bool) -> None:
+        """answer() for answers that lanes have encoded."""
+        self._encoded.append((connection, answers, waits))
         self.changed()
 
     def changed(self) -> None:
@@ -124,27 +125,29 @@ class PopJournal:
 
     def write(self) -> bool:
         """Write the entries so far to the log; False if the store refuses them."""
-        body = self._unwritten + self._in_flight.take_journal()
-        if not body:
+        if not self.records.pending:
             return True
-        host = self._host()
-        record = Record(
-            topic=POP_TOPIC,
-            body=body,
-            queue_id=QUEUE_ID,
-            born_timestamp=self._clock.now(),
-            born_host=host,
-            store_host=host,
-        )
-        put = self._store.put(record, is_copy=True)
-        if put.status is not PutStatus.PUT_OK:
-            self._unwritten = body
-            logger.error("the journal of pops is not written: %s", put.refusal)
+        self._refused_because = self._store.check_writable()
+        if self._refused_because is None:
+            queue = self._store.queues.get(POP_TOPIC, QUEUE_ID)
+            try:
+                self.records.write(queue, host_bytes(self._host()))
+            except (CongreveError, MemoryError) as error:
+                self._refused_because = str(error) or "out of memory"
+        if self._refused_because is not None:
+            logger.error("the journal of pops is not written: %s", self._refused_because)
             return False
-        self._unwritten = b""
-        self._next, self.end = put.queue_offset + 1, put.end
-        self._since_snapshot += len(body)
+        self._store.after_append(self.end)
         return True
+
+    @property
+    def end(self) -> int:
+        """The log's end after the last record."""
+        return self.records.end
+
+    @property
+    def _since_snapshot(self) -> int:
+        return self.records.written - self._snapshot_written
 
     def _write_and_answer(self) -> None:
         self._scheduled = False
@@ -153,8 +156,8 @@ class PopJournal:
         for each in held:
             self._send(each, written)
         encoded, self._encoded = self._encoded, []
-        for connection, answers in encoded:
-            self._send_encoded(connection, answers, written)
+        for connection, answers, waits in encoded:
+            self._send_encoded(connection, answers, written, waits)
 
     def _send(self, held: Held, written: bool) -> None:
         if held.request.is_oneway:
@@ -167,18 +170,19 @@ class PopJournal:
         if answer is not None:
             held.connection.send(answer)
 
-    def _send_encoded(self, connection: Connection, answers: bytes, written: bool) -> None:
+    def _send_encoded(
+        self, connection: Connection, answers: bytes, written: bool, waits: bool
+    ) -> None:
         if not written:
             refused = recode(answers, ResponseCode.SERVICE_NOT_AVAILABLE, self._refusal())
             connection.write(refused)
-        elif self.group_commit is not None:
+        elif waits and self.group_commit is not None:
             self.group_commit.send(connection, answers, self.end)
         else:
             connection.write(answers)
 
     def _refusal(self) -> str:
-        reason = self._store.trouble() or "the log has no room"
-        return f"the store refuses the change: {reason}"
+        return f"the store refuses the change: {self._refused_because}"
 
     # --- the file
 
@@ -191,11 +195,11 @@ class PopJournal:
         queue = self._store.queues.find(POP_TOPIC, QUEUE_ID)
         if queue is None:
             return False
-        begin = 0
+        begin = end = read = 0
         log_end = self._store.log.max_offset
         if snapshot is not None and snapshot.next <= queue.max and snapshot.at <= log_end:
             self._in_flight.restore(snapshot.windows)
-            begin, self.end = snapshot.next, snapshot.at
+            begin, end = snapshot.next, snapshot.at
         if begin < queue.min:
             logger.error(
                 "records %d to %d of the journal of pops are gone: what was out may come again",
@@ -210,10 +214,11 @@ class PopJournal:
                 continue
             body = bytes(decode_record(found).body)
             self._in_flight.replay(body)
-            self._since_snapshot += len(body)
-            self.end = place + len(found)
+            read += len(body)
+            end = place + len(found)
         self._in_flight.take_journal()  # what it has repeated
-        self._next = queue.max
+        self.records.continue_at(queue.max, end)
+        self._snapshot_written = -read
         return True
 
     def save(self) -> None:
@@ -230,16 +235,18 @@ class PopJournal:
         self._write_and_answer()
         self._closed = True
         shown = self._store.log.shown_end >= self.end
-        if self._since_snapshot and not self._unwritten and shown:
+        if self._since_snapshot and not self.records.pending and shown:
             self.writer.changed()
         await self.writer.finish()
 
     def _snapshot(self) -> Snapshot:
         self.write()
+        begin, self._snapshot_written = self.records.next, self.records.written
         windows = self._in_flight.snapshot()
-        self._since_snapshot, self._snapshot_size = 0, len(windows)
-        self._snapshot_end, self._snapshot_ms = self.end, self._clock.now()
-        return Snapshot(next=self._next, at=self.end, windows=windows)
+        self.write()  # what lanes have changed meanwhile: the windows may have it
+        self._snapshot_size, self._snapshot_ms = len(windows), self._clock.now()
+        self._snapshot_end = self.end
+        return Snapshot(next=begin, at=self.end, windows=windows)
 
     def _confirmed(self) -> bool:
         """Whether no other log can replace the one that the snapshot continues."""

@@ -11,6 +11,7 @@ from congreve.broker.metadata.filters import NotCompiledError
 from congreve.broker.pop.checks import PopChecks
 from congreve.broker.pop.service import Pops
 from congreve.broker.pop.taking import REVIVE_QUEUE_ID, Asked, PopResult, PopTaking
+from congreve.broker.pop.validation import PopValidation
 from congreve.broker.pop.waiting import WaitingPop
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.subscriptions import PullSubscriptions
@@ -55,6 +56,7 @@ class PopMessageProcessor:
         pops: Pops,
         checks: PopChecks,
         taking: PopTaking,
+        validation: PopValidation,
         subscriptions: PullSubscriptions,
         quota: PullQuota,
         clock: Clock,
@@ -62,6 +64,7 @@ class PopMessageProcessor:
         self._pops = pops
         self._checks = checks
         self._taking = taking
+        self._validation = validation
         self._subscriptions = subscriptions
         self._quota = quota
         self._clock = clock
@@ -132,7 +135,9 @@ class PopMessageProcessor:
         header: PopMessageRequestHeader,
         asked: Asked,
     ) -> RemotingCommand | None:
-        if self._serve(request, connection, asked):
+        served = self._serve(request, connection, asked)
+        self._validation.keep(header, asked)
+        if served:
             return None
         pop = WaitingPop(
             (asked.group, asked.topic),
@@ -194,8 +199,9 @@ class PopMessageProcessor:
 
     def _watch(self, asked: Asked) -> None:
         """Learn of messages that come from now on."""
+        key = asked.group, asked.topic
         for queue_id in asked.queue_ids:
-            self._pops.watch(asked.topic, queue_id)
+            self._pops.watch(key, asked.topic, queue_id)
         if not asked.ordered:
             self._pops.watch_retries(asked.group, asked.topic)
 

@@ -11,6 +11,7 @@ from congreve.broker.pop.checks import PopChecks
 from congreve.broker.pop.processor import PopMessageProcessor
 from congreve.broker.pop.service import Pops
 from congreve.broker.pop.taking import PopTaking
+from congreve.broker.pop.validation import PopValidation
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.engine.store import MessageStore
@@ -34,6 +35,14 @@ def pop_processors(
     checks = PopChecks(config, metadata, subscriptions, clock)
     taking = PopTaking(metadata, store, stats, pops, clock, config)
     return (
-        PopMessageProcessor(pops, checks, taking, subscriptions, quota, clock),
+        PopMessageProcessor(
+            pops,
+            checks,
+            taking,
+            PopValidation(metadata, store, stats, pops),
+            subscriptions,
+            quota,
+            clock,
+        ),
         AckMessageProcessor(pops, checks, store, clock),
     )

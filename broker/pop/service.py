@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import numpy
@@ -13,8 +13,9 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.attributes import FIFO, MESSAGE_TYPE
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.offsets import Commit, Place
 from congreve.broker.pop.journal import PopJournal
-from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.broker.pop.lanes.pop_plan import PopPlans
 from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
@@ -35,7 +36,6 @@ from congreve.records.message.topics import (
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
 from congreve.remoting.messages.bodies import TopicConfig
-from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ ROUND = 200
 """Messages of one round of redelivery; then other work of the event loop can run."""
 REFUSED_S = 1.0
 """Seconds until the next round when the store refuses a copy."""
-CLOCK_STEP_S = 1.0
+CLOCK_STEP_MS = 1_000
 """The longest sleep while messages are out: the clock may be set."""
 SAVE_S = 5.0
 PULLED_ONLY_MS = 30_000
@@ -101,12 +101,28 @@ class Pops:
         self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
-        self._attempts: dict[tuple[str, str, int], str] = {}  # of ordered batches that are out
+        self._attempts: dict[Place, str] = {}  # of ordered batches that are out
         self._timer = WakeUpTimer(self._redeliver)
         self._periodic = Periodic(SAVE_S, self._save)
         self._reading: set[int] = set()  # places in the log that a thread reads
         self._used = False
+        self.recheck_lanes: Callable[[], None] = lambda: None
+        """Makes lanes look again for all pops that wait there."""
+        self._hidden: dict[Key, None] = {}  # pops wait for entries that readers do not see yet
+        self.plans = PopPlans(
+            config=config,
+            groups=metadata.groups.table,
+            topics=metadata.topics.table,
+            pulled=self._pulled_ms,
+            find=self.in_flight.find,
+            committed=metadata.offsets.query,
+        )
+        """Pops that lanes may serve."""
+        for table in (metadata.topics, metadata.groups):
+            table.listen(self.plans.note_change)
         metadata.offsets.refuse(self._is_settled)
+        metadata.offsets.listen(self._offset_noted)
+        metadata.offsets.follow(self._settled_in_lanes)
         metadata.topics.listen(self._topic_changed)
         metadata.groups.listen(self._group_changed)
 
@@ -125,6 +141,8 @@ class Pops:
             self._group_changed(window.group)
         for window in self.in_flight.all_windows():
             self.commit(window)
+            place = window.group, window.topic, window.queue_id
+            self._follow(window, self._offsets.query(*place))  # of members that pulled
             self._popped_ms[window.group, popped_topic(window.group, window.topic)] = 0
 
     def _load(self) -> bool:
@@ -175,19 +193,32 @@ class Pops:
         Without one a pop begins at the queue's first message, or `from_end` at its last, if the
         first is not in memory (RocketMQ: getInitOffset).
         """
-        committed = self._offsets.query(group, topic, queue_id)
         window = self.in_flight.find(group, topic, queue_id)
         if window is None:
             if not self._used:
                 self._begin()
+            committed = self._offsets.query(group, topic, queue_id)
             begin = committed if committed >= 0 else self._first(topic, queue_id, from_end)
             window = self.in_flight.window(group, topic, queue_id, begin)
             self._offsets.commit(group, topic, queue_id, begin)
-        elif committed > window.next:  # members that pull have come further
+        return window
+
+    def _offset_noted(self, place: Place, committed: int) -> None:
+        """Let pops follow a committed offset that is not theirs."""
+        if not self._used:
+            return
+        window = self.in_flight.find(*place)
+        if window is not None:
+            self._follow(window, committed)
+        elif self.plans.note_offset(place, committed):
+            self.recheck_lanes()
+
+    def _follow(self, window: PopWindow, committed: int) -> None:
+        if committed > window.next:  # members that pull have come further
             window.take(_NOTHING, committed, self._clock.now(), 0)
         elif 0 <= committed < window.begin:  # an administrator has set it back
             window.reset(committed)
-        return window
+            self.recheck_lanes()
 
     def _first(self, topic: str, queue_id: int, from_end: bool) -> int:
         low = max(self._store.min_offset(topic, queue_id), 0)
@@ -199,14 +230,22 @@ class Pops:
 
     def commit(self, window: PopWindow) -> None:
         """Commit the offset before which all messages of a window are settled."""
-        group, topic, queue_id = window.group, window.topic, window.queue_id
-        if window.begin > self._offsets.query(group, topic, queue_id):
-            self._offsets.commit(group, topic, queue_id, window.begin)
+        for commit in self._commits([window]):
+            self._offsets.commit(*commit)
+
+    def _commits(self, windows: list[PopWindow]) -> Iterator[Commit]:
+        for window in windows:
+            place = window.group, window.topic, window.queue_id
+            if window.begin > self._offsets.query(*place):
+                yield (*place, window.begin)
+
+    def _settled_in_lanes(self) -> Iterator[Commit]:
+        return self._commits(self.in_flight.settled_windows())
 
     def changed(self) -> None:
         """Write changes of windows to the journal, and wake redelivery in time."""
         self.journal.changed()
-        self._set_timer()
+        self.set_timer()
 
     def settled(self, window: PopWindow, *, ordered: bool) -> None:
         """Report acknowledged messages."""
@@ -215,19 +254,6 @@ class Pops:
         if ordered and not window.out:
             self._attempts.pop((window.group, window.topic, window.queue_id), None)
             self.waiting.wake((window.group, window.topic))
-
-    def lane_acks(self) -> LaneAcks:
-        """The acknowledgements of one more lane."""
-        return LaneAcks(self.in_flight)
-
-    def settled_in_lane(self, connection: object, answers: bytes) -> None:
-        """Report messages that a lane has settled, and their encoded answers."""
-        for window in self.in_flight.settled_windows():
-            self.commit(window)
-        if answers and isinstance(connection, Connection):
-            self.journal.answer_encoded(connection, answers)
-        else:
-            self.journal.changed()
 
     def is_attempt(self, window: PopWindow, attempt_id: str | None) -> bool:
         """Whether the receiver of the ordered batch that is out asks again."""
@@ -251,6 +277,7 @@ class Pops:
         self._offsets.note(group, topic, queue_id, offset)
         self.journal.changed()
         self.waiting.wake((group, popped_topic(group, topic)))
+        self.recheck_lanes()
         return True
 
     def beginning(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -295,6 +322,10 @@ class Pops:
     def note_pull(self, group: str, topic: str) -> None:
         """A member of the group pulls the topic."""
         if (group, topic) in self._popped_ms:
+            if (group, topic) not in self._pulled_ms:
+                self._pulled_ms[group, topic] = self._clock.now()
+                self.plans.note_change()
+                self.recheck_lanes()
             self._pulled_ms[group, topic] = self._clock.now()
 
     def _pulls(self, key: Key) -> bool:
@@ -310,7 +341,7 @@ class Pops:
             topic = popped_topic(window.group, window.topic)
             if topic != window.topic and self._pulls((window.group, topic)):
                 self._move(window)
-        self._set_timer()
+        self.set_timer()
 
     def take_over_retries(self, group: str, topic: str) -> None:
         """Let pops of a topic get what is in the retry topic of members that pull, if none does.
@@ -340,7 +371,8 @@ class Pops:
         end = min(end, window.next + min(ROUND, window.room))
         if window.next >= end:
             return False
-        window.take(numpy.arange(window.next, end), end, MOVED_MS, 0)
+        if not window.take(numpy.arange(window.next, end), end, MOVED_MS, 0):
+            return False
         self.journal.write()
         return True
 
@@ -348,7 +380,7 @@ class Pops:
         self._move_unread()
         self.journal.save()
 
-    def _is_settled(self, place: tuple[str, str, int], offset: int, known: int) -> bool:
+    def _is_settled(self, place: Place, offset: int, known: int) -> bool:
         """Whether an offset of a member that pulls is before what pops have settled.
 
         Of a group without members it is an administrator's.
@@ -373,6 +405,7 @@ class Pops:
         for table in (self._popped_ms, self._pulled_ms):
             for key in [key for key in table if group == key[0] or topic == key[1]]:
                 del table[key]
+        self.recheck_lanes()
         self.journal.changed()
 
     # --- arrivals
@@ -406,17 +439,20 @@ class Pops:
         self._reading.discard(place)
         self.waiting.wake(key)
 
-    def watch(self, topic: str, queue_id: int) -> None:
-        """Ask for a call of arrived() for the next message of a queue."""
+    def watch(self, key: Key, topic: str, queue_id: int) -> None:
+        """Ask for a call of arrived() for the next message of a queue, or of shown() if readers do
+        not see it yet."""
         queue = self._store.queues.get(topic, queue_id)
         watch(self._store.log.lock, queue, LOOP_WATCHER)
+        if self._store.log.is_hiding(queue):
+            self._hidden[key] = None
 
     def watch_retries(self, group: str, topic: str) -> None:
         """watch() for all queues from which a group gets messages of a topic again."""
-        for retries in _topics_of((group, topic))[1:]:
+        for retries in retry_topics(group, topic):
             config = self._topics.table.get(retries)
             for queue_id in range(0 if config is None else config.read_queue_nums):
-                self.watch(retries, queue_id)
+                self.watch((group, topic), retries, queue_id)
 
     def arrived(self, queue: ConsumeQueue) -> None:
         """Report a new entry of a queue; those for which no pop waits are ignored."""
@@ -425,16 +461,18 @@ class Pops:
 
     def shown(self) -> None:
         """Report that readers see more of the log than before."""
-        if self._used:
-            self.waiting.wake_all()
+        hidden, self._hidden = self._hidden, {}
+        for key in hidden:
+            self.waiting.wake(key)
 
     # --- redelivery
 
-    def _set_timer(self, least_s: float = 0.0) -> None:
-        due_ms = self.in_flight.next_due_ms()
-        if due_ms < _NEVER_MS:
-            seconds = (due_ms - self._clock.now()) / 1000
-            self._timer.set(min(max(seconds, least_s), max(CLOCK_STEP_S, least_s)))
+    def set_timer(self, least_s: float = 0.0) -> None:
+        """Look at what is due in time, in `least_s` at the earliest."""
+        now = self._clock.now()
+        look_ms = self.in_flight.plan_look(now + CLOCK_STEP_MS)
+        if look_ms < _NEVER_MS:
+            self._timer.set(max((look_ms - now) / 1000, least_s))
 
     def _redeliver(self) -> None:
         """Give groups again what is due, one round."""
@@ -452,7 +490,7 @@ class Pops:
             for window in windows.values():
                 self.commit(window)
             self.journal.write()
-        self._set_timer(REFUSED_S if refused else 0.0)
+        self.set_timer(REFUSED_S if refused else 0.0)
 
     def _redeliver_one(self, due: Due) -> bool:
         window = due.window
@@ -512,8 +550,11 @@ def age_of_oldest(window: PopWindow, store: MessageStore) -> int | None:
     return None
 
 
+def retry_topics(group: str, topic: str) -> tuple[str, ...]:
+    """The topics from which a group gets messages of a topic again."""
+    return pop_retry_topic(group, topic), pop_retry_topic_v2(group, topic), retry_topic(group)
+
+
 def _topics_of(key: Key) -> tuple[str, ...]:
-    """The topics in which a group's messages of a topic are; the first is the topic itself."""
-    group, topic = key
-    again = pop_retry_topic(group, topic), pop_retry_topic_v2(group, topic), retry_topic(group)
-    return topic, *again
+    """The topics in which a group's messages of a topic are."""
+    return key[1], *retry_topics(*key)

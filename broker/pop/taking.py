@@ -24,6 +24,7 @@ from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.properties import POP_CK
 from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
 from congreve.records.record import decode_records, encode_record, queue_offsets
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
 SCANS_MAX = 64
 """Reads of one queue by one pop, each of which found no message that its filter wants."""
@@ -120,11 +121,9 @@ class PopTaking:
 
     def _is_by_priority(self, asked: Asked) -> bool:
         """Whether a pop takes the highest priority first: a group may have that for some pops."""
-        attributes = self._topics.table[asked.topic].attributes or {}
-        if asked.ordered or attributes.get(MESSAGE_TYPE) != PRIORITY:
-            return False
-        factor = self._groups.table[asked.group].attributes.get(PRIORITY_FACTOR, "100")
-        return self._pick(100) < int(factor)
+        topic, group = self._topics.table[asked.topic], self._groups.table[asked.group]
+        percent = 0 if asked.ordered else by_priority_percent(topic, group)
+        return percent > 0 and self._pick(100) < percent
 
     def _retries_first(self, by_priority: bool) -> int:
         pops = self._config.pops
@@ -148,10 +147,11 @@ class PopTaking:
 
     def has_messages(self, asked: Asked) -> bool:
         """Whether a pop would find messages that no pop has taken."""
+        now = self._clock.now()
         return any(
             self._left(window) > 0
             for window in self._windows(asked)
-            if not self._is_blocked(asked, window)
+            if not self._is_blocked(asked, window, now)
         )
 
     def left(self, asked: Asked) -> int:
@@ -230,7 +230,7 @@ class PopTaking:
                 if kind is not PoppedFrom.TOPIC:
                     body = self._as_original(body, asked, kind, offsets[0], result.pop_ms)
                 try:
-                    window.take(
+                    is_taken = window.take(
                         numpy.array(offsets, int64),
                         found.next_offset,
                         result.pop_ms,
@@ -240,6 +240,8 @@ class PopTaking:
                 except PopFullError:
                     result.full = True
                     return None
+                if not is_taken:  # a lane was first
+                    continue
                 if asked.ordered:
                     self._pops.begin_attempt(window, asked.attempt_id)
                 return Taken(window, kind, offsets, [0] * len(offsets), body)
@@ -274,16 +276,15 @@ class PopTaking:
 
     # --- ordered pops
 
-    def _is_blocked(self, asked: Asked, window: PopWindow) -> bool:
+    def _is_blocked(self, asked: Asked, window: PopWindow, now: int) -> bool:
         if not asked.ordered or not window.out or self._pops.is_attempt(window, asked.attempt_id):
             return False
-        now = self._clock.now()
         rows = window.messages_out(window.begin, window.out)
         return bool((rows[:, 1] + rows[:, 2] > now).any())
 
     def _take_again(self, asked: Asked, window: PopWindow, most: int, pop_ms: int) -> Taken | None:
         """The batch that is out, if its time is over or its receiver asks again."""
-        if self._is_blocked(asked, window):
+        if self._is_blocked(asked, window, pop_ms):
             return None
         repeats = self._pops.is_attempt(window, asked.attempt_id)
         taken = Taken(window, PoppedFrom.TOPIC, [], [], b"")
@@ -305,3 +306,10 @@ class PopTaking:
         taken.body = b"".join(pieces)
         self._pops.begin_attempt(window, asked.attempt_id)
         return taken
+
+
+def by_priority_percent(topic: TopicConfig, group: SubscriptionGroupConfig) -> int:
+    """How many of 100 pops take the highest priority first."""
+    if (topic.attributes or {}).get(MESSAGE_TYPE) != PRIORITY:
+        return 0
+    return int(group.attributes.get(PRIORITY_FACTOR, "100"))

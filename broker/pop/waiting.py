@@ -5,11 +5,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from congreve.broker.config_parts import PopConfig
+from congreve.broker.pop.lanes.pop_plan import WaitCounter
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
 WAITING_BYTES_MAX = 128 << 20
 """Of all waiting requests, by an estimate of their size."""
+KEYS_MAX = 100_000
+"""Groups and topics whose pops may wait in lanes; counters stay."""
 REQUEST_SIZE = 1024
 """Bytes of a waiting request without its fields, about."""
 ROUND = 64
@@ -58,16 +61,32 @@ class WaitingPops:
         self._limits = limits
         self._waiting: dict[Key, dict[WaitingPop, None]] = {}
         self._keys: dict[str, dict[Key, None]] = {}  # by topic
-        self._count = self._size = 0
+        self._size = 0
         self._woken: OrderedDict[Key, None] = OrderedDict()
         self._scheduled = False
+        self._total = WaitCounter(None)
+        self._counters: dict[Key, WaitCounter] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return self._total.on_loop + self._total.in_lanes
 
     def of_key(self, key: Key) -> int:
-        """How many wait for a group and a topic."""
-        return len(self._waiting.get(key, ()))
+        """How many wait for a group and a topic, in lanes, too."""
+        counter = self._counters.get(key)
+        return len(self._waiting.get(key, ())) + (0 if counter is None else counter.in_lanes)
+
+    def counter(self, key: Key) -> WaitCounter | None:
+        """Counts the pops of a group and topic that wait in lanes; None: there are too many."""
+        if key not in self._counters:
+            if len(self._counters) == KEYS_MAX:
+                return None
+            self._counters[key] = WaitCounter(self._total)
+            self._count_held(key)
+        return self._counters[key]
+
+    def _count_held(self, key: Key) -> None:
+        if key in self._counters:
+            self._counters[key].on_loop = len(self._waiting.get(key, ()))
 
     def add(self, pop: WaitingPop, seconds: float) -> bool:
         """Hold a request for some time at most; False if too many wait."""
@@ -80,6 +99,7 @@ class WaitingPops:
             for topic in self._topics_of(pop.key):
                 self._keys.setdefault(topic, {})[pop.key] = None
         self._waiting[pop.key][pop] = None
+        self._count_held(pop.key)
         pop.timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._over, pop)
         return True
 
@@ -93,11 +113,6 @@ class WaitingPops:
         if key in self._waiting:
             self._woken[key] = None
             self._schedule()
-
-    def wake_all(self) -> None:
-        """Serve all requests, soon."""
-        for key in self._waiting:
-            self.wake(key)
 
     def end_key(self, group: str | None = None, topic: str | None = None) -> None:
         """End the requests of a group or of a topic, which is gone."""
@@ -116,9 +131,9 @@ class WaitingPops:
         if self.of_key(pop.key) >= self._limits.pop_polling_size:
             return False
         size = self._size + pop.size
-        if self._count >= self._limits.max_pop_polling_size or size > WAITING_BYTES_MAX:
+        if len(self) >= self._limits.max_pop_polling_size or size > WAITING_BYTES_MAX:
             return False
-        self._count, self._size = self._count + 1, size
+        self._total.on_loop, self._size = self._total.on_loop + 1, size
         return True
 
     def _drop_closed(self) -> None:
@@ -137,13 +152,14 @@ class WaitingPops:
         del waiting[pop]
         if pop.timer is not None:
             pop.timer.cancel()
-        self._count, self._size = self._count - 1, self._size - pop.size
+        self._total.on_loop, self._size = self._total.on_loop - 1, self._size - pop.size
         if not waiting:
             del self._waiting[pop.key]
             for topic in self._topics_of(pop.key):
                 del self._keys[topic][pop.key]
                 if not self._keys[topic]:
                     del self._keys[topic]
+        self._count_held(pop.key)
         return True
 
     def _schedule(self) -> None:

@@ -5,7 +5,8 @@ cdef enum Stop:
     STOP_UNFRAMEABLE
     STOP_PYTHON           # this frame is for the Python handlers
     STOP_PULL           # this frame is a pull
-    STOP_ACK            # this frame acknowledges a popped message
+    STOP_POP            # this frame is a pop
+    STOP_ACK            # this frame acknowledges a popped message, or changes its invisible time
     STOP_ALONE          # this frame is not served together with others
     STOP_FULL           # the sends before this frame must be appended first
     STOP_ANSWER_BUFFER            # the answers' buffer is too small for this frame's answer

@@ -20,6 +20,7 @@ from congreve.broker.requests.arrivals cimport note_arrival
 from congreve.broker.requests.prepared cimport clear_prepared
 from congreve.broker.requests.stops cimport (
     STOP_ACK,
+    STOP_POP,
     STOP_ALONE,
     STOP_PYTHON,
     STOP_DONE,
@@ -45,7 +46,7 @@ from congreve.broker.transaction.fast cimport (
 )
 from congreve.engine.log.commit_log cimport Appended
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
-from congreve.remoting.wire.fast_headers cimport ACK_MESSAGE, is_pull, is_send
+from congreve.remoting.wire.fast_headers cimport POP_MESSAGE, is_ack, is_pull, is_send
 from congreve.remoting.wire.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -154,7 +155,9 @@ cdef class FastPath:
             return self.sends.prepare(&self.frame, &self.header, &self.send_header)
         if is_pull(self.header.code):
             return STOP_PULL
-        if self.header.code == ACK_MESSAGE:
+        if self.header.code == POP_MESSAGE:
+            return STOP_POP
+        if is_ack(self.header.code):
             return STOP_ACK
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 

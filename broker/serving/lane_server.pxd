@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.broker.commit.lane_commit cimport LaneCommit
-from congreve.broker.pop.lane_acks cimport LaneAcks
+from congreve.broker.pop.lanes.server cimport LanePopServer
 from congreve.broker.pull.lanes.pulls cimport LanePulls
 from congreve.broker.requests.stops cimport Stop
 from congreve.broker.send.fast cimport SendPath
@@ -21,7 +21,8 @@ cdef class LaneServer(LaneSink):
     """The fast path of this lane."""
     cdef readonly LanePulls pulls
     """The pulls of this lane."""
-    cdef LaneAcks acks
+    cdef readonly LanePopServer pops
+    """The pops and acknowledgements of this lane."""
     cdef SendPath sends             # of `path`
     cdef RestingConnections resting
     cdef KeyIndex index             # None if the store has no index
@@ -39,6 +40,7 @@ cdef class LaneServer(LaneSink):
     cdef public bint accepting
     """Whether the store takes messages now; the event loop sets it."""
 
+    cdef bint serve_pop(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef bint serve_ack(self, LaneConnection *connection) noexcept nogil
     cdef bint serve_pull(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef bint resume(self, Stop stop) noexcept nogil
@@ -49,5 +51,6 @@ cdef class LaneServer(LaneSink):
     cdef void find_queues(self) noexcept nogil
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil
     cdef void notify_arrivals(self, Lane lane) noexcept nogil
+    cdef void arrived_here(self, void *queue) noexcept nogil
     cdef void arrived(self, void *queue) noexcept nogil
     cdef void notify_lanes(self, void *queue, uint64_t watchers) noexcept nogil

@@ -1,6 +1,6 @@
 from typing import final
 
-from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.broker.pop.lanes.server import LanePopServer
 from congreve.broker.pull.lanes.pulls import LanePulls
 from congreve.broker.serving.fastpath import FastPath
 from congreve.engine.queue.consume_queue import ConsumeQueue
@@ -12,7 +12,6 @@ ARRIVED_KIND: int
 APPENDED_KIND: int
 PULL_ENDED_KIND: int
 PULL_UNREADABLE_KIND: int
-ACKNOWLEDGED_KIND: int
 
 def queues_of(data: bytes) -> list[ConsumeQueue]: ...
 
@@ -25,12 +24,14 @@ class LaneServer(LaneSink):
     @property
     def pulls(self) -> LanePulls: ...
     @property
+    def pops(self) -> LanePopServer: ...
+    @property
     def waiting(self) -> int: ...
     def __init__(
         self,
         path: FastPath,
         pulls: LanePulls,
-        acks: LaneAcks,
+        pops: LanePopServer,
         store: MessageStore,
         *,
         posts_appends: bool,
@@ -43,4 +44,5 @@ class LaneServer(LaneSink):
     def dismiss(self, remark: bytes) -> None: ...
     def show_more(self) -> None: ...
     def end_pulls(self) -> None: ...
+    def recheck_pops(self) -> None: ...
     def set_store_host(self, host: bytes) -> None: ...

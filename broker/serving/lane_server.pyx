@@ -1,6 +1,7 @@
-"""Sends and pulls in a lane: the fast path without the event loop.
+"""Requests in a lane: the fast path without the event loop.
 
-A lane serves ordinary sends and pulls, delayed messages, half messages and ends of transactions.
+A lane serves ordinary sends, pulls, pops and acknowledgements, delayed messages, half messages and
+ends of transactions.
 All other frames go to the event loop, which serves them like those of its own connections.
 """
 
@@ -18,6 +19,7 @@ from congreve.broker.quotas.send_quota cimport REST_MS
 from congreve.broker.requests.arrivals cimport ARRIVALS_MAX, Arrivals
 from congreve.broker.requests.stops cimport (
     STOP_ACK,
+    STOP_POP,
     STOP_PYTHON,
     STOP_DONE,
     STOP_NOTIFY,
@@ -48,11 +50,11 @@ cdef enum:
     NOT_DURABLE = entry_kinds.OF_SINK + 2  # with the reason as its number (LaneCommit)
     PULL_ENDED = entry_kinds.OF_SINK + 3
     PULL_UNREADABLE = entry_kinds.OF_SINK + 4
-    ACKNOWLEDGED = entry_kinds.OF_SINK + 5
     ARRIVED_IN_LANE = entry_kinds.TO_SINK   # entries for this sink: with the address of a queue
     DISMISS = entry_kinds.TO_SINK + 1       # and with the remark for all waiting pulls
     END_PULLS = entry_kinds.TO_SINK + 2
     SHOWN = entry_kinds.TO_SINK + 3
+    RECHECK_POPS = entry_kinds.TO_SINK + 6
 
 ARRIVED_KIND = ARRIVED
 """Queues that the loop watches, or with parked messages, got entries: queues_of() has them."""
@@ -62,9 +64,6 @@ PULL_ENDED_KIND = PULL_ENDED
 """A pull that the loop answers now, with any result; see LanePulls for the number."""
 PULL_UNREADABLE_KIND = PULL_UNREADABLE
 """A pull whose messages must be read from disk, or its queue repaired, behind its progress."""
-
-ACKNOWLEDGED_KIND = ACKNOWLEDGED
-"""Answers to acknowledgements of popped messages, which wait for the journal of pops."""
 
 
 def queues_of(bytes data not None):
@@ -88,13 +87,12 @@ cdef class LaneServer(LaneSink):
     (RocketMQ: SendMessageProcessor.)
     """
 
-    def __init__(self, FastPath path not None, LanePulls pulls not None, LaneAcks acks not None,
-                 store, *,
-                 bint posts_appends, ConfirmOffset confirm not None, double timeout_s,
-                 LaneServer leader=None):
+    def __init__(self, FastPath path not None, LanePulls pulls not None,
+                 LanePopServer pops not None, store, *, bint posts_appends,
+                 ConfirmOffset confirm not None, double timeout_s, LaneServer leader=None):
         self.path, self.sends = path, path.sends
-        self.pulls, self.acks = pulls, acks
-        pulls.times = path.put_times
+        self.pulls, self.pops = pulls, pops
+        pulls.times = pops.times = path.put_times
         self.store = store
         self.index = store.index
         if path.answers_wait:
@@ -108,6 +106,7 @@ cdef class LaneServer(LaneSink):
             self.commit = LaneCommit(
                 confirm, self.path.put_times, failed_kind=NOT_DURABLE, timeout_s=timeout_s,
             )
+            pops.commit = self.commit
         self.posts_appends = posts_appends
         self.resting = RestingConnections(REST_MS)
         self.accepting = True
@@ -121,23 +120,28 @@ cdef class LaneServer(LaneSink):
             self.lanes[<int> number] = <void *> each
 
     def notify(self, ConsumeQueue queue not None):
-        """Check the pulls of this lane that wait for the queue; any thread may call it."""
+        """Check the pulls and pops here that wait for the queue; any thread may call it."""
         self.arrived(<void *> queue)
 
     def show_more(self):
-        """Check the pulls that wait until readers see more of the log; any thread may call it."""
+        """Check what waits until readers see more of the log; any thread may call it."""
         if self.mailbox is not None:
             self.mailbox.post(SHOWN, -1, NULL, 0, 0, True)
 
     def dismiss(self, bytes remark not None):
-        """Answer all waiting pulls with SERVICE_NOT_AVAILABLE, and let no other pull wait."""
+        """Answer all that waits, pulls with SERVICE_NOT_AVAILABLE, and let nothing else wait."""
         if self.mailbox is not None:
             self.mailbox.post(DISMISS, -1, remark, len(remark), 0, True)
 
     def end_pulls(self):
-        """Let the loop answer all waiting pulls now: their senders may not pull any more."""
+        """Let the loop answer all waiting pulls and pops now: their senders may not any more."""
         if self.mailbox is not None:
             self.mailbox.post(END_PULLS, -1, NULL, 0, 0, True)
+
+    def recheck_pops(self):
+        """Look again for all waiting pops: an offset or a check has changed."""
+        if self.mailbox is not None:
+            self.mailbox.post(RECHECK_POPS, -1, NULL, 0, 0, True)
 
     def set_store_host(self, bytes host):
         """Set the broker's address in records and message ids, before the first connection."""
@@ -153,7 +157,7 @@ cdef class LaneServer(LaneSink):
         self.sends.born_host.port = connection.port
         self.sends.accepting = self.accepting
         self.path.begin_chunk()
-        self.acks.begin_chunk()
+        self.pops.begin_chunk()
         self.path.stages.arrived = min(lane.now_ms * 1_000_000, self.path.stages.begun)
         while True:
             stop = self.path.run(data, available)
@@ -163,10 +167,14 @@ cdef class LaneServer(LaneSink):
                 self.path.at += self.path.frame.size
                 if connection.peer_slow or connection.fd < 0:
                     break
-            elif stop == STOP_ACK and self.serve_ack(connection):
+            elif (stop == STOP_ACK and self.serve_ack(connection)) or (
+                stop == STOP_POP and self.serve_pop(lane, connection)
+            ):
                 self.path.at += self.path.frame.size
+                if connection.peer_slow or connection.fd < 0:
+                    break
             elif (
-                stop == STOP_PYTHON or stop == STOP_PULL or stop == STOP_ACK
+                stop == STOP_PYTHON or stop == STOP_PULL or stop == STOP_ACK or stop == STOP_POP
                 or not self.resume(stop)
             ):
                 if not self.pass_on(lane, connection):
@@ -188,27 +196,41 @@ cdef class LaneServer(LaneSink):
         )
 
     cdef bint serve_ack(self, LaneConnection *connection) noexcept nogil:
-        return self.accepting and not connection.ordered and self.acks.serve(
+        return self.accepting and not connection.ordered and self.pops.serve_ack(
             &self.path.frame, &self.path.header
+        )
+
+    cdef bint serve_pop(self, Lane lane, LaneConnection *connection) noexcept nogil:
+        return self.accepting and not connection.ordered and self.pops.serve_pop(
+            lane, connection, &self.path.frame, &self.path.header, &self.path.stages
         )
 
     cdef int turn_ended(self, Lane lane) noexcept nogil:
         cdef int sleep_ms = min(self.pulls.turn_ended(lane), self.resting.turn(lane))
+        self.pops.appended_end = 0
+        sleep_ms = min(sleep_ms, self.pops.turn_ended(lane, self.accepting))
+        if self.pops.appended_end and self.posts_appends:
+            lane.post(APPENDED, -1, NULL, 0, 0)
         return sleep_ms if self.commit is None else min(sleep_ms, self.commit.sleep_ms(lane))
 
     cdef void closed(self, LaneConnection *connection) noexcept nogil:
         self.pulls.polling.drop_connection(connection)
+        self.pops.closed(connection)
 
     cdef void handle_entry(self, Lane lane, const MailboxEntry *entry) noexcept nogil:
         cdef LaneConnection *connection
         cdef void *queue
         if entry.kind == ARRIVED_IN_LANE:
             memcpy(&queue, entry.data, sizeof(void *))
-            self.pulls.polling.arrived(queue)
+            self.arrived_here(queue)
         elif entry.kind == SHOWN:
             self.pulls.polling.shown()
+            self.pops.polling.shown()
         elif entry.kind == END_PULLS:
             self.pulls.polling.end_all()
+            self.pops.polling.end_all()
+        elif entry.kind == RECHECK_POPS:
+            self.pops.polling.all_soon()
         elif entry.kind == HOLD:
             connection = lane.table.find(entry.connection)
             if connection != NULL:
@@ -219,6 +241,7 @@ cdef class LaneServer(LaneSink):
                 self.pulls.serve_again(lane, connection, entry.data, entry.size)
         else:
             self.pulls.dismiss(lane, entry.data, entry.size)
+            self.pops.dismiss(lane)
 
     cdef void readable(self, Lane lane) noexcept nogil:
         cdef uint64_t value
@@ -332,12 +355,10 @@ cdef class LaneServer(LaneSink):
                     &self.path.stages, &self.sends.answered, now, connection.address,
                     connection.address_length, connection.port,
                 )
-        if self.acks.served:
-            lane.post(ACKNOWLEDGED, connection.id, self.acks.answers.data,
-                      self.acks.answers.used, 0)
+        self.pops.finish(lane, connection, &self.path.stages)
         self.pulls.flush(lane, connection)
         self.pulls.count_answers(connection, &self.path.stages)
-        if self.sends.appended_end:
+        if self.sends.appended_end or self.pops.appended_end:
             if self.index is not None:
                 self.index.wake()
             if self.posts_appends:
@@ -369,9 +390,13 @@ cdef class LaneServer(LaneSink):
         for i in range(self.lane_count):
             if watchers & <uint64_t> 1 << i:
                 if self.lanes[i] == <void *> self:
-                    self.pulls.polling.arrived(queue)
+                    self.arrived_here(queue)
                 else:
                     (<LaneServer> self.lanes[i]).arrived(queue)
+
+    cdef void arrived_here(self, void *queue) noexcept nogil:
+        self.pulls.polling.arrived(queue)
+        self.pops.polling.arrived(queue)
 
     cdef void arrived(self, void *queue) noexcept nogil:
         self.mailbox.post(ARRIVED_IN_LANE, -1, <const uint8_t *> &queue, sizeof(void *), 0, True)

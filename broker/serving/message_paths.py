@@ -24,7 +24,6 @@ from congreve.broker.requests.settings import fast_path_settings, follow_topics
 from congreve.broker.requests.topic_table import TopicTable
 from congreve.broker.serving.fastpath import FastPath
 from congreve.broker.serving.lane_server import (
-    ACKNOWLEDGED_KIND,
     APPENDED_KIND,
     ARRIVED_KIND,
     PULL_ENDED_KIND,
@@ -90,6 +89,7 @@ class MessagePaths:
             self.lanes.append(self._new_lane(number))
         for lane in self.lanes:
             lane.follow(self.lanes)
+        managers.pops.recheck_lanes = self._recheck_pops
         if slow is not None:
             slow.watch_threads(self.put_times)
         store.health.follow(self._lanes_accept)
@@ -109,7 +109,7 @@ class MessagePaths:
         return LaneServer(
             self._new_fast_path(),
             pulls,
-            self._managers.pops.lane_acks(),
+            self._managers.pop_lanes.server(number, self._quotas),
             store,
             posts_appends=store.flush_timer.wants_wake,
             confirm=self._confirm,
@@ -148,8 +148,8 @@ class MessagePaths:
                 self._arrived(queue)
         elif kind == APPENDED_KIND:
             self._managers.store.after_append(self._managers.store.log.max_offset)
-        elif kind == ACKNOWLEDGED_KIND:
-            self._managers.pops.settled_in_lane(protocol, data)
+        elif self._managers.pop_lanes.take_entry(protocol, kind, data):
+            pass
         elif not isinstance(protocol, Connection):
             pass  # it has been closed
         elif kind == PULL_ENDED_KIND:
@@ -167,8 +167,12 @@ class MessagePaths:
         for lane in self.lanes:
             lane.end_pulls()
 
+    def _recheck_pops(self) -> None:
+        for lane in self.lanes:
+            lane.recheck_pops()
+
     def notify(self, queue: ConsumeQueue) -> None:
-        """Wake the pulls that wait for this queue, which has a new entry."""
+        """Wake the pulls and pops that wait for this queue, which has a new entry."""
         watchers = take_watchers(queue)
         for number, lane in enumerate(self.lanes):
             if watchers & watcher_of_lane(number):

@@ -58,6 +58,8 @@ cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *of
     cdef int64_t i, begin = 0
     if window.dropped:
         return DROPPED_WINDOW
+    if upto < window.next or (count and offsets[0] < window.next):
+        return MOVED
     if window.out + count > pops.window_max or pops.out + count > pops.store_max:
         return FULL
     if not reserve(journal, window, TAKEN_SIZE + runs_of(offsets, count) * RUN_SIZE):
@@ -77,6 +79,21 @@ cdef Outcome take(Pops *pops, Window *window, const Out *like, const int64_t *of
             put_run(journal, offsets[begin], i + 1 - begin)
             begin = i + 1
     return outcome
+
+
+cdef Outcome take_in_lane(Pops *pops, Window *window, const Out *like, const int64_t *offsets,
+                          int64_t count, int64_t upto) noexcept nogil:
+    if window.dropped:
+        return DROPPED_WINDOW
+    note(pops, window)
+    return take(pops, window, like, offsets, count, upto)
+
+
+# Lets settled_windows() return the window, whose begin stays the same for the loop before that.
+cdef void note(Pops *pops, Window *window) noexcept nogil:
+    if not window.noted:
+        window.noted, window.noted_after, pops.noted = True, pops.noted, window
+        window.noted_begin = begin_of(window)
 
 
 # How many runs of offsets without a gap there are.
@@ -118,20 +135,39 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
 cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms) noexcept nogil:
     cdef Window *window = window_named(&pops.windows, name, length)
+    cdef Outcome outcome = find_waiting(window, offset, pop_ms)
+    if outcome != DONE:
+        return outcome
+    note(pops, window)
+    return settle(pops, window, offset, pop_ms)
+
+
+cdef Outcome extend_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
+                          int64_t pop_ms, int64_t new_pop_ms,
+                          int64_t invisible_ms) noexcept nogil:
+    cdef Window *window = window_named(&pops.windows, name, length)
+    cdef Outcome outcome = find_waiting(window, offset, pop_ms)
+    if outcome != DONE:
+        return outcome
+    return extend(pops, window, offset, pop_ms, new_pop_ms, invisible_ms, False)
+
+
+# DONE for a message that waits and is in no ordered pop.
+cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
     cdef int64_t slot
     cdef Out *out
     cdef Outcome outcome
     if window == NULL:
         return UNKNOWN
     outcome = find(window, offset, pop_ms, &out, &slot)
-    if outcome != DONE:
-        return outcome
-    if out.state != WAITING or out.ordered:
-        return STALE
-    if not window.noted:
-        window.noted, window.noted_after, pops.noted = True, pops.noted, window
-        window.noted_begin = begin_of(window)
-    return settle(pops, window, offset, pop_ms)
+    return STALE if outcome == DONE and (out.state != WAITING or out.ordered) else outcome
+
+
+cdef bint is_sooner(Pops *pops, int64_t due_ms) noexcept nogil:
+    if due_ms >= pops.look_ms:
+        return False
+    pops.look_ms = due_ms
+    return True
 
 
 cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t count,

@@ -19,6 +19,7 @@ from congreve.engine.pop.changes cimport (
     DONE,
     DROPPED_WINDOW,
     FULL,
+    MOVED,
     NO_MEMORY,
     discard,
     drop,
@@ -64,6 +65,7 @@ cdef class InFlight:
         self.pops.store_max = limits.store
         self.pops.window_max = limits.window
         self.pops.journal.settled_at = -1
+        self.pops.look_ms = INT64_MAX
         self.windows = {}
 
     def __dealloc__(self):
@@ -121,7 +123,7 @@ cdef class InFlight:
         return list(self.windows.values())
 
     def settled_windows(self):
-        """The windows in which lanes have settled messages since the last call."""
+        """The windows that lanes have changed since the last call."""
         cdef Window *window
         found = []
         pthread_mutex_lock(&self.pops.mutex)
@@ -156,12 +158,18 @@ cdef class InFlight:
 
     # --- what is due
 
-    def next_due_ms(self):
-        """A time in ms since 1970 before which no message is due; 2^63 - 1 without one."""
+    def plan_look(self, int64_t latest_ms):
+        """When to look at what is due: at `latest_ms` at the latest; 2^63 - 1 if nothing is out.
+
+        Lanes say so when they take a message that is due before that.
+        """
         pthread_mutex_lock(&self.pops.mutex)
-        cdef int64_t due_ms = self.pops.heap.chunks[0].due_ms if self.pops.heap.count else INT64_MAX
+        cdef int64_t look_ms = INT64_MAX
+        if self.pops.heap.count:
+            look_ms = min(self.pops.heap.chunks[0].due_ms, latest_ms)
+        self.pops.look_ms = look_ms
         pthread_mutex_unlock(&self.pops.mutex)
-        return due_ms
+        return look_ms
 
     def due(self, int64_t now_ms, int64_t most):
         """At most `most` messages whose time has come, as a list of Due.
@@ -332,7 +340,7 @@ cdef class PopWindow:
     def begin(self):
         """The first offset that is not settled.
 
-        It moves for what lanes have settled when settled_windows() has returned the window.
+        It moves for what lanes have changed when settled_windows() has returned the window.
         """
         pthread_mutex_lock(&self.pops.mutex)
         cdef int64_t begin = begin_of(&self.state)
@@ -344,8 +352,10 @@ cdef class PopWindow:
     @property
     def next(self):
         """The first offset that no pop has taken."""
-        # Only the event loop changes it.
-        return self.state.next
+        pthread_mutex_lock(&self.pops.mutex)
+        cdef int64_t offset = self.state.next
+        pthread_mutex_unlock(&self.pops.mutex)
+        return offset
 
     @property
     def out(self):
@@ -372,16 +382,17 @@ cdef class PopWindow:
         """Take messages that are due at `pop_ms` + `invisible_ms`, in ms since 1970.
 
         `offsets`, in order, are at or after `next` and below `upto`, which is `next` after it: the
-        offsets between them are settled, because a filter leaves them out. Raise PopFullError if a
-        limit would be exceeded, with no change made.
+        offsets between them are settled, because a filter leaves them out. Returns False, with no
+        change made, if a lane has taken some of them meanwhile. Raise PopFullError if a limit would
+        be exceeded, with no change made.
         """
         cdef int64_t count = offsets.shape[0]
-        cdef int64_t i, after = self.state.next
+        cdef int64_t i, after = 0
         cdef Out like
         check_times(pop_ms, invisible_ms)
         for i in range(count):
             if offsets[i] < after:
-                raise ValueError(f"offset {offsets[i]} is taken already, or not in order")
+                raise ValueError(f"offset {offsets[i]} is not in order")
             after = offsets[i] + 1
         if upto < after or not in_range(upto):
             raise ValueError(f"upto is {upto}, before {after} or out of range")
@@ -392,7 +403,10 @@ cdef class PopWindow:
             self.pops, &self.state, &like, &offsets[0] if count else NULL, count, upto
         )
         pthread_mutex_unlock(&self.pops.mutex)
+        if outcome == MOVED:
+            return False
         self.answer(outcome)
+        return True
 
     def ack(self, int64_t offset, int64_t pop_ms):
         """Settle a message that was acknowledged: an Answer.

@@ -58,6 +58,8 @@ cdef void put_settled(Journal *journal, int64_t offset, int64_t pop_ms) noexcept
 cdef void put_extended(Journal *journal, const Out *out, int64_t old_pop_ms) noexcept nogil
 cdef void put_reset(Journal *journal, int64_t offset) noexcept nogil
 cdef void put_dropped(Journal *journal) noexcept nogil
+# Moves the entries to the end of `taken`. False without memory: nothing is moved.
+cdef bint move_entries(Journal *journal, ByteBuffer *taken) noexcept nogil
 # The size of the entry at `at`, of which `left` bytes are there; 0 if it is damaged.
 cdef int64_t entry_size(const uint8_t *at, int64_t left) noexcept nogil
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from congreve.base.byte_buffer cimport make_room
+from congreve.base.byte_buffer cimport append_bytes, make_room
 from congreve.base.cursor cimport load_i16, load_i32, load_i64, store_i16, store_i32, store_i64
 from congreve.engine.pop.state cimport Out, Window
 
@@ -83,6 +83,19 @@ cdef void put_reset(Journal *journal, int64_t offset) noexcept nogil:
 cdef void put_dropped(Journal *journal) noexcept nogil:
     put(journal, DROPPED_SIZE)[0] = DROPPED
     journal.window = NULL
+
+
+cdef bint move_entries(Journal *journal, ByteBuffer *taken) noexcept nogil:
+    cdef ByteBuffer empty = taken[0]
+    if taken.used:
+        if not append_bytes(taken, journal.entries.data, journal.entries.used):
+            return False
+        journal.entries.used = 0
+    else:
+        taken[0], journal.entries = journal.entries, empty
+    journal.window = NULL
+    journal.settled_at = -1
+    return True
 
 
 # --- reading

@@ -47,7 +47,7 @@ cdef struct Window:
     int64_t out         # messages
     void *owner         # the PopWindow
     bint dropped
-    bint noted          # it is in the list of those in which lanes have settled messages
+    bint noted          # it is in the list of those that lanes have changed
     int64_t noted_begin     # its begin before that
     Window *noted_after
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from congreve.base.clock import ManualClock
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Perm
 from congreve.broker.metadata.attributes import TOPIC_ATTRIBUTES, changed, parse_changes
-from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.broker.pop.lanes.acks import LaneAcks
 from congreve.engine.pop.in_flight import InFlight
 from congreve.engine.pop.limits import PopLimits
 from congreve.remoting.messages import (  # noqa: F401 - all headers
@@ -53,6 +54,7 @@ ACK_FIELDS = {
     "queueId": "0",
     "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 5",
     "offset": "5",
+    "invisibleTime": "60000",
 }
 
 
@@ -87,6 +89,7 @@ def _wire() -> Iterator[Parser]:
             (", remembered", decoder.head),
             (" of sends", decoder.send),
             (" of pulls", decoder.pull),
+            (" of pops", decoder.pop),
         ):
             yield Parser(
                 f"{('JSON', 'binary')[form]} headers{name}",
@@ -97,9 +100,12 @@ def _wire() -> Iterator[Parser]:
             )
     yield Parser(
         "acknowledgements in lanes",
-        ("broker/pop/lane_acks.pyx", "remoting/wire/fast_headers.pyx"),
-        LaneAcks(InFlight(PopLimits())).take,
-        [RemotingCommand(code=200_051, ext_fields=dict(ACK_FIELDS)).encode()],
+        ("broker/pop/lanes/acks.pyx", "remoting/wire/fast_headers.pyx"),
+        LaneAcks(InFlight(PopLimits()), ManualClock()).take,
+        [
+            RemotingCommand(code=code, ext_fields=dict(ACK_FIELDS)).encode()
+            for code in (200_051, 200_053)
+        ],
     )
     yield Parser("fastjson", ("remoting/messages/fastjson.py",), fastjson.loads, json_seeds)
 

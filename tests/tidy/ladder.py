@@ -136,6 +136,7 @@ _ROOMS = {
         accounts delay
         transaction
         send pull.lanes
+        pop.lanes
         pull
         pop
         managers

@@ -20,6 +20,19 @@ cdef struct Link:
     WaitingPull *next
     WaitingPull **before    # the pointer to this pull; NULL: the pull is not in this list
 
+# One of the queues of a request that waits for several.
+cdef struct Watch:
+    Watch *next
+    Watch **before          # the pointer to this watch
+    void *queue             # only compared, as that of a pull
+    WaitingPull *pull
+
+# Requests of one kind that wait; `total` counts those of all kinds.
+cdef struct WaitCounts:
+    int64_t in_lanes
+    int64_t on_loop
+    WaitCounts *total
+
 # What has happened to a pull so far (its flags).
 cdef enum PullFlag:
     MAY_WAIT = 1            # for messages
@@ -50,12 +63,18 @@ cdef struct WaitingPull:
     uint8_t *frame
     bint has_place
     QuotaEntry *places[KINDS]      # in quotas, with `has_place`
+    void *owner             # the LanePolling that it waits in
+    Watch *watches          # of a request that waits for several queues, or NULL
+    int32_t watch_count
+    WaitCounts *counts      # of its kind; NULL: not counted
 
 
 cdef class LanePolling:
     cdef QuotaTable quotas
     cdef WaitingPull *buckets[BUCKETS]
+    cdef Watch *watches[BUCKETS]
     cdef WaitingPull *wheel[TICKS]
+    cdef int64_t notices    # so far: that a queue has more, or that all must be checked
     cdef WaitingPull *hidden    # they wait for readers to see what their queues have
     cdef WaitingPull *to_check
     cdef int64_t tick       # the last tick that turn() has passed
@@ -74,6 +93,13 @@ cdef class LanePolling:
     cdef bint take_place(self, WaitingPull *pull, const Charged *payers) noexcept nogil
     # Lets the pull wait for the queue.
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil
+    # Lets a request wait for several queues, without a place among pulls, and counts it. False
+    # without memory.
+    cdef bint wait_for_all(self, WaitingPull *pull, int32_t count,
+                           WaitCounts *counts) noexcept nogil
+    cdef void add_watch(self, WaitingPull *pull, void *queue) noexcept nogil
+    # Lets a request wait that has been checked, for the queues that it watches.
+    cdef void rest(self, WaitingPull *pull) noexcept nogil
     # Lets the pull wait until readers see more of the queue.
     cdef void wait_hidden(self, WaitingPull *pull, void *queue) noexcept nogil
     # Moves the pulls of this queue to the list that next() reads.

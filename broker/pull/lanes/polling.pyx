@@ -1,4 +1,4 @@
-"""Pulls that wait in a lane for messages (RocketMQ: PullRequestHoldService).
+"""Pulls and pops that wait in a lane for messages (RocketMQ: PullRequestHoldService).
 
 Only the lane's thread uses them. A waiting pull holds the frame of its request, which the lane
 serves again when the queue gets an entry or the pull's time is over.
@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from congreve.base.atomic cimport add_relaxed
 from congreve.base.slices cimport Slice
 from congreve.remoting.wire.byte_text cimport put_i32
 from congreve.remoting.wire.frame cimport LENGTH_FIELD
@@ -37,9 +38,9 @@ cdef inline int32_t kept_size(const Frame *frame, const Header *header) noexcept
     return frame.size - frame.body.length
 
 
-cdef inline WaitingPull **bucket_of(WaitingPull **buckets, void *queue) noexcept nogil:
+cdef inline int bucket_of(void *queue) noexcept nogil:
     cdef uint64_t hash = (<uint64_t> <uintptr_t> queue >> 4) * <uint64_t> 0x9E3779B97F4A7C15U
-    return &buckets[hash >> 51]     # the upper 13 bits: BUCKETS
+    return <int> (hash >> 51)   # the upper 13 bits: BUCKETS
 
 
 cdef inline void link(WaitingPull **head, WaitingPull *pull, WaitingList which) noexcept nogil:
@@ -67,7 +68,19 @@ cdef inline int64_t memory_of(int64_t size) noexcept nogil:
 
 
 cdef void free_pull(WaitingPull *pull) noexcept nogil:
+    free(pull.watches)
     free(pull)
+
+
+cdef inline void count_waiting(WaitCounts *counts, int64_t change) noexcept nogil:
+    add_relaxed(&counts.in_lanes, change)
+    add_relaxed(&counts.total.in_lanes, change)
+
+
+cdef inline void end_watch(Watch *watch) noexcept nogil:
+    watch.before[0] = watch.next
+    if watch.next != NULL:
+        watch.next.before = watch.before
 
 
 @cython.final
@@ -86,6 +99,7 @@ cdef class LanePolling:
         for i in range(TICKS):  # each pull is in the wheel
             while self.wheel[i] != NULL:
                 pull = self.wheel[i]
+                pull.counts = NULL      # they may be gone
                 self.take_out(pull)
                 free_pull(pull)
 
@@ -106,6 +120,7 @@ cdef class LanePolling:
         if not self.count:
             self.tick = now_ms // TICK_MS   # there is nothing to move
         pull.has_place = False
+        pull.owner, pull.watches, pull.watch_count, pull.counts = <void *> self, NULL, 0, NULL
         pull.frame = <uint8_t *> (pull + 1) + sizeof(PullProgress)
         memcpy(pull.frame, frame.data, size)
         put_i32(pull.frame, size - LENGTH_FIELD)
@@ -129,7 +144,30 @@ cdef class LanePolling:
     cdef void wait(self, WaitingPull *pull, void *queue) noexcept nogil:
         pull.queue = queue
         unlink(pull, OF_QUEUE)
-        link(bucket_of(self.buckets, queue), pull, OF_QUEUE)
+        link(&self.buckets[bucket_of(queue)], pull, OF_QUEUE)
+
+    cdef bint wait_for_all(self, WaitingPull *pull, int32_t count,
+                           WaitCounts *counts) noexcept nogil:
+        pull.watches = <Watch *> malloc(count * sizeof(Watch))
+        if pull.watches == NULL:
+            return False
+        pull.counts = counts
+        count_waiting(counts, 1)
+        return True
+
+    cdef void add_watch(self, WaitingPull *pull, void *queue) noexcept nogil:
+        cdef Watch *watch = &pull.watches[pull.watch_count]
+        cdef Watch **first = &self.watches[bucket_of(queue)]
+        pull.watch_count += 1
+        self.size += <int64_t> sizeof(Watch)
+        watch.pull, watch.queue = pull, queue
+        watch.next, watch.before = first[0], first
+        if watch.next != NULL:
+            watch.next.before = &watch.next
+        first[0] = watch
+
+    cdef void rest(self, WaitingPull *pull) noexcept nogil:
+        unlink(pull, OF_QUEUE)
 
     cdef void wait_hidden(self, WaitingPull *pull, void *queue) noexcept nogil:
         pull.queue = queue
@@ -137,12 +175,19 @@ cdef class LanePolling:
         link(&self.hidden, pull, OF_QUEUE)
 
     cdef void shown(self) noexcept nogil:
+        self.notices += 1
         while self.hidden != NULL:
             self.check_soon(self.hidden)
 
     cdef void arrived(self, void *queue) noexcept nogil:
-        cdef WaitingPull *pull = bucket_of(self.buckets, queue)[0]
+        cdef WaitingPull *pull = self.buckets[bucket_of(queue)]
         cdef WaitingPull *following
+        cdef Watch *watch = self.watches[bucket_of(queue)]
+        self.notices += 1
+        while watch != NULL:
+            if watch.queue == queue:
+                self.check_soon(watch.pull)
+            watch = watch.next
         while pull != NULL:
             following = pull.links[<int> OF_QUEUE].next
             if pull.queue == queue:
@@ -152,6 +197,7 @@ cdef class LanePolling:
     cdef void all_soon(self) noexcept nogil:
         cdef WaitingPull *pull
         cdef int i
+        self.notices += 1
         for i in range(TICKS):
             pull = self.wheel[i]
             while pull != NULL:
@@ -212,14 +258,21 @@ cdef class LanePolling:
         unlink(pull, OF_TICK)
         unlink(pull, OF_CONNECTION)
         self.count -= 1
-        self.size -= memory_of(pull.size)
+        self.size -= memory_of(pull.size) + pull.watch_count * <int64_t> sizeof(Watch)
+        while pull.watch_count:
+            pull.watch_count -= 1
+            end_watch(&pull.watches[pull.watch_count])
+        if pull.counts != NULL:
+            count_waiting(pull.counts, -1)
         if pull.has_place:
             self.quotas.release_place(pull.places)
 
     cdef void drop_connection(self, LaneConnection *connection) noexcept nogil:
-        cdef WaitingPull **first = <WaitingPull **> &connection.of_sink
-        cdef WaitingPull *pull
-        while first[0] != NULL:
-            pull = first[0]
-            self.take_out(pull)
-            free_pull(pull)
+        cdef WaitingPull *pull = <WaitingPull *> connection.of_sink
+        cdef WaitingPull *following
+        while pull != NULL:
+            following = pull.links[<int> OF_CONNECTION].next
+            if pull.owner == <void *> self:
+                self.take_out(pull)
+                free_pull(pull)
+            pull = following

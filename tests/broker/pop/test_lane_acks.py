@@ -1,4 +1,4 @@
-"""Acknowledgements that a lane serves, against the handler, and over TCP."""
+"""Acknowledgements and changes that a lane serves, against the handler, and over TCP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from congreve.base.clock import ManualClock
 from congreve.broker.errors import RefusedError
 from congreve.broker.pop.ack_processor import AckMessageProcessor
-from congreve.broker.pop.lane_acks import LaneAcks
+from congreve.broker.pop.lanes.acks import LaneAcks
 from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Answer
@@ -21,7 +21,7 @@ from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.command import CommandFlag, RemotingCommand
 
 from ..tool import config_of, running
-from .popping import ACK, OK, Member
+from .popping import ACK, CHANGE, OK, Member
 
 NOW = 100_000
 POP_MS = NOW - 500
@@ -37,6 +37,7 @@ class Handler:
             in_flight=in_flight,
             journal=SimpleNamespace(answer=lambda request, _, answer: self.sent.append(answer)),
             settled=lambda window, ordered: None,
+            changed=lambda: None,
         )
         checks: Any = SimpleNamespace(known_queue=lambda topic, queue_id: None)
         store: Any = SimpleNamespace(min_offset=lambda *_: 0, max_offset=lambda *_: 100)
@@ -46,7 +47,8 @@ class Handler:
         """The answer; None if the request is refused."""
         connection: Any = None
         try:
-            self.processor.ack(RemotingCommand.decode(frame), connection)
+            request = RemotingCommand.decode(frame)
+            self.processor.handlers()[request.code](request, connection)
         except (RefusedError, HeaderError):
             return None
         return self.sent.pop()
@@ -103,12 +105,12 @@ def frames(draw: st.DrawFn) -> bytes:
         "queueId": draw(mostly(str(queue_id), "1", *NUMBERS)),
         "extraInfo": " ".join(parts),
         "offset": draw(mostly(str(offset), *NUMBERS)),
-        "bname": "broker-a",
+        "invisibleTime": draw(mostly("60000", "0", "1", "43200000", "43200001", *NUMBERS)),
     }
     names = draw(st.permutations(list(fields)))
     names = names[draw(mostly(0, 1)) :]
     return RemotingCommand(
-        code=ACK,
+        code=draw(st.sampled_from([ACK, CHANGE])),
         opaque=draw(st.integers(0, 1 << 31 - 1)),
         flag=draw(mostly(0, int(CommandFlag.ONEWAY))),
         ext_fields={name: fields[name] for name in names},
@@ -119,7 +121,7 @@ def frames(draw: st.DrawFn) -> bytes:
 @given(st.lists(frames(), min_size=1, max_size=12), st.booleans(), st.booleans())
 def test_what_a_lane_answers_the_handler_answers_alike(requests, due, extended) -> None:
     by_lane, by_handler = filled(due, extended), filled(due, extended)
-    lane, handler = LaneAcks(by_lane), Handler(by_handler)
+    lane, handler = LaneAcks(by_lane, ManualClock(NOW)), Handler(by_handler)
     for frame in requests:
         before = state(by_lane)
         answer = lane.take(frame)
@@ -136,7 +138,9 @@ def test_what_a_lane_answers_the_handler_answers_alike(requests, due, extended) 
         assert state(by_lane) == state(by_handler)
 
 
-def request(window: PopWindow, offset: int, pop_ms: int, revive_queue_id: int = 0) -> bytes:
+def request(
+    window: PopWindow, offset: int, pop_ms: int, revive_queue_id: int = 0, code: int = ACK
+) -> bytes:
     handle = PopHandle(
         start_offset=0,
         pop_ms=pop_ms,
@@ -148,13 +152,13 @@ def request(window: PopWindow, offset: int, pop_ms: int, revive_queue_id: int = 
         offset=offset,
     ).encode()
     fields = {"consumerGroup": window.group, "topic": window.topic, "extraInfo": handle}
-    fields |= {"queueId": str(window.queue_id), "offset": str(offset)}
-    return RemotingCommand(code=ACK, ext_fields=fields).encode()
+    fields |= {"queueId": str(window.queue_id), "offset": str(offset), "invisibleTime": "60000"}
+    return RemotingCommand(code=code, ext_fields=fields).encode()
 
 
 def test_a_lane_serves_ordinary_acknowledgements_only() -> None:
     pops = filled(due=False, extended=False)
-    lane = LaneAcks(pops)
+    lane = LaneAcks(pops, ManualClock(NOW))
     for window in pops.all_windows():
         assert lane.take(request(window, 0, POP_MS)) is not None
         # Repeated, by an older handle, of an ordered pop, of no pop.
@@ -171,18 +175,30 @@ def test_a_lane_serves_ordinary_acknowledgements_only() -> None:
     assert lane.take(request(window, 2, POP_MS)) is None
 
 
+def test_changes_in_one_ms_make_different_handles() -> None:
+    pops = filled(due=False, extended=False)
+    window = pops.window("G", "T", 0, 0)
+    lane = LaneAcks(pops, ManualClock(POP_MS))
+    for pop_ms in (POP_MS, POP_MS + 1):
+        answer = RemotingCommand.decode(lane.take(request(window, 2, pop_ms, code=CHANGE)))
+        assert answer.ext_fields["popTime"] == str(pop_ms + 1)
+    for older in (POP_MS, POP_MS + 1):
+        assert lane.take(request(window, 2, older)) is None
+    assert lane.take(request(window, 2, POP_MS + 2)) is not None
+
+
 def test_the_begin_moves_when_the_loop_learns_of_it() -> None:
     pops = filled(due=False, extended=False)
     window = pops.window("G", "T", 0, 0)
     assert pops.settled_windows() == []
     for offset in (0, 1):
-        assert LaneAcks(pops).take(request(window, offset, POP_MS)) is not None
+        assert LaneAcks(pops, ManualClock(NOW)).take(request(window, offset, POP_MS)) is not None
     assert window.ack(2, POP_MS) is Answer.DONE
     assert window.begin == 0
     assert pops.settled_windows() == [window]
     assert window.begin == 3
     assert pops.settled_windows() == []
-    assert LaneAcks(pops).take(request(window, 3, POP_MS)) is not None
+    assert LaneAcks(pops, ManualClock(NOW)).take(request(window, 3, POP_MS)) is not None
     window.reset(1)
     assert window.begin == 1
     pops.drop_topic("T")
@@ -198,8 +214,12 @@ async def test_a_broker_answers_from_the_lane_when_the_journal_is_written(tmp_pa
         found = await member.pop()
         by_handler = []
         monkeypatch.setattr(broker.managers.pops, "settled", by_handler.append)
+        monkeypatch.setattr(broker.managers.pops, "changed", lambda: by_handler.append(None))
+        by_handler.clear()
         for message in found:
-            assert await member.ack(message) == OK
+            changed = await member.change(message, 70_000)
+            assert not isinstance(changed, int)
+            assert await member.ack(changed) == OK
         assert by_handler == []
         offsets = broker.managers.metadata.offsets
         assert offsets.queues("G", "T") == {0: 3, 1: 3}

@@ -1,0 +1,1 @@
+"""Pops and acknowledgements in the lanes, without the event loop."""

@@ -1,0 +1,28 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.base.byte_buffer cimport ByteBuffer
+from congreve.base.clock cimport Clock
+from congreve.engine.pop.in_flight cimport InFlight
+from congreve.remoting.wire.fast_headers cimport AckHeader
+from congreve.remoting.wire.frame cimport Frame, Header
+
+cdef enum:
+    NAME_MAX = 1024             # bytes of a window's name
+
+
+cdef class LaneAcks:
+    cdef InFlight in_flight
+    cdef ByteBuffer answers     # of the current chunk
+    cdef int32_t served         # acknowledgements of the current chunk
+    cdef int32_t answered       # of them, those that are not one-way
+    cdef int32_t changed        # changes of the invisible time among those
+    cdef bint due_sooner        # a message is due before the event loop looks
+    cdef Clock clock
+    cdef uint8_t[NAME_MAX] name
+
+    # Serves an acknowledgement or a change of the invisible time. False: nothing was done, and
+    # Python serves it.
+    cdef bint serve(self, const Frame *frame, const Header *header) noexcept nogil
+    cdef void begin_chunk(self) noexcept nogil
+    cdef bint settle(self, const AckHeader *ack, int32_t length) noexcept nogil
+    cdef bint change(self, const AckHeader *ack, int32_t length, int64_t now_ms) noexcept nogil

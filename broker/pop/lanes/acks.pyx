@@ -1,0 +1,131 @@
+"""Acknowledgements and changes of the invisible time in a lane.
+
+A lane settles or changes a message that waits for its acknowledgement. The answer waits for the
+journal (journal_writer.pyx). Every other request is for the handler (ack_processor.py), which has
+all rules, including these.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from congreve.base.byte_buffer cimport make_room, release
+from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from congreve.base.slices cimport Slice
+from congreve.engine.pop.changes cimport DONE, Outcome, extend_named, is_sooner, settle_named
+from congreve.engine.pop.window_table cimport NAME_FIXED, put_name
+from congreve.remoting.wire.answers cimport (
+    SEND_RESPONSE_MAX,
+    encode_change_response,
+    encode_response,
+)
+from congreve.remoting.wire.fast_headers cimport (
+    ACK_MESSAGE,
+    CHANGE_MESSAGE_INVISIBLETIME,
+    AckHeader,
+    read_ack_header,
+)
+from congreve.remoting.wire.frame cimport FLAG_ONEWAY, FRAME_WHOLE, HEADER_OK, next_frame
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
+
+
+cdef int64_t INVISIBLE_MAX_MS = 12 * 3600 * 1000    # as in checks.py
+cdef int64_t NEAR_MS = 1000     # what was popped later was popped before the clock was set back
+
+
+cdef inline int64_t changed_at(int64_t pop_ms, int64_t now_ms) noexcept nogil:
+    return pop_ms + 1 if now_ms <= pop_ms < now_ms + NEAR_MS else now_ms
+
+
+def pop_time_of_change(int64_t pop_ms, int64_t now_ms):
+    """The new pop time of what was popped at `pop_ms`, in ms: not the same, so handles differ."""
+    return changed_at(pop_ms, now_ms)
+
+
+@cython.final
+cdef class LaneAcks:
+    """The acknowledgements of one lane, and its changes of the invisible time.
+
+    (RocketMQ: AckMessageProcessor, ChangeInvisibleTimeProcessor.)
+    """
+
+    def __cinit__(self, InFlight in_flight not None, Clock clock not None):
+        self.in_flight, self.clock = in_flight, clock
+
+    def __dealloc__(self):
+        release(&self.answers)
+
+    cdef void begin_chunk(self) noexcept nogil:
+        self.answers.used = 0
+        self.served = self.answered = self.changed = 0
+
+    cdef bint serve(self, const Frame *frame, const Header *header) noexcept nogil:
+        cdef AckHeader ack
+        cdef Slice remark
+        cdef int64_t now_ms = 0
+        cdef bint changes = header.code == CHANGE_MESSAGE_INVISIBLETIME
+        cdef uint8_t *at
+        read_ack_header(header, &ack)
+        if not ack.complete or ack.ordered:
+            return False
+        if changes and not 0 <= ack.invisible_ms <= INVISIBLE_MAX_MS:
+            return False
+        if NAME_FIXED + ack.consumer_group.length + ack.topic.length > NAME_MAX:
+            return False
+        if not make_room(&self.answers, self.answers.used + SEND_RESPONSE_MAX):
+            return False
+        if changes:
+            now_ms = changed_at(ack.pop_ms, self.clock.now_ms())
+        length = put_name(self.name, ack.consumer_group, ack.topic, ack.queue_id)
+        if not (self.change(&ack, length, now_ms) if changes else self.settle(&ack, length)):
+            return False
+        self.served += 1
+        if header.flag & FLAG_ONEWAY:
+            return True
+        self.answered += 1
+        at = self.answers.data + self.answers.used
+        if changes:
+            self.changed += 1
+            remark.data, remark.length = b"not set any response code", 25
+            self.answers.used += encode_change_response(
+                at, frame.serialize_type, header.opaque, remark, now_ms, ack.invisible_ms,
+                ack.revive_queue_id,
+            )
+        else:
+            remark.data, remark.length = NULL, 0
+            self.answers.used += encode_response(
+                at, frame.serialize_type, header.opaque, 0, remark
+            )
+        return True
+
+    cdef bint settle(self, const AckHeader *ack, int32_t length) noexcept nogil:
+        cdef Outcome outcome
+        pthread_mutex_lock(&self.in_flight.pops.mutex)
+        outcome = settle_named(&self.in_flight.pops, self.name, length, ack.offset, ack.pop_ms)
+        pthread_mutex_unlock(&self.in_flight.pops.mutex)
+        return outcome == DONE
+
+    cdef bint change(self, const AckHeader *ack, int32_t length, int64_t now_ms) noexcept nogil:
+        cdef Outcome outcome
+        pthread_mutex_lock(&self.in_flight.pops.mutex)
+        outcome = extend_named(&self.in_flight.pops, self.name, length, ack.offset, ack.pop_ms,
+                               now_ms, ack.invisible_ms)
+        if outcome == DONE:
+            self.due_sooner |= is_sooner(&self.in_flight.pops, now_ms + ack.invisible_ms)
+        pthread_mutex_unlock(&self.in_flight.pops.mutex)
+        return outcome == DONE
+
+    def take(self, bytes frame not None):
+        """The answer to a whole frame, for tests; None if Python serves it."""
+        cdef HeaderDecoder headers = HeaderDecoder()
+        cdef Frame whole
+        cdef Header header
+        self.begin_chunk()
+        if (
+            next_frame(frame, len(frame), &whole) != FRAME_WHOLE
+            or headers.decode(&whole, &header, NULL) != HEADER_OK
+            or header.code not in (ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME)
+            or not self.serve(&whole, &header)
+        ):
+            return None
+        return PyBytes_FromStringAndSize(<char *> self.answers.data, self.answers.used)

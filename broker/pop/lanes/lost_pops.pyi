@@ -1,0 +1,6 @@
+from typing import final
+
+def lost_pops(data: bytes) -> list[tuple[str, str, int, str]]: ...
+
+@final
+class LostPops: ...
