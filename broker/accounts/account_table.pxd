@@ -58,8 +58,8 @@ cdef class AccountTable:
     cdef inline void end_checks(self) noexcept nogil:
         pthread_rwlock_unlock(&self.lock)
 
-    # Whether a request is a permitted send or pull with the right signature. False: the gate
-    # decides.
+    # Whether a request is a permitted send, pull, pop or acknowledgement with the right signature.
+    # False: the gate decides.
     cdef bint may_pass(self, const Header *header, const SendHeader *send, Slice body,
                        const SignedFields *signed) noexcept nogil
     cdef bint is_signed(self, const HmacKey *key, const Header *header, Slice body,

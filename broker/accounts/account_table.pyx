@@ -13,7 +13,18 @@ from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.records.message.topics cimport DLQ_PREFIX, RETRY_PREFIX
 from congreve.remoting.signatures.hmac_sha1 cimport SIGNATURE_SIZE, Sha1Context
-from congreve.remoting.wire.fast_headers cimport PullHeader, is_pull, is_send, read_pull_header
+from congreve.remoting.wire.fast_headers cimport (
+    POP_MESSAGE,
+    AckHeader,
+    PopHeader,
+    PullHeader,
+    is_ack,
+    is_pull,
+    is_send,
+    read_ack_header,
+    read_pop_header,
+    read_pull_header,
+)
 from congreve.remoting.wire.frame cimport (
     FRAME_WHOLE,
     HEADER_OK,
@@ -103,11 +114,15 @@ cdef bint group_allows(const AccountEntry *account, const uint8_t *group, int32_
     return (perm_of(&account.groups, group, length, account.groups.default_perm) & wanted) != 0
 
 
+cdef inline bint is_retry(Slice topic) noexcept nogil:
+    return topic.length >= RETRY_LENGTH and memcmp(topic.data, RETRY_PREFIX, RETRY_LENGTH) == 0
+
+
 cdef bint topic_allows(const AccountEntry *account, Slice topic, uint8_t wanted) noexcept nogil:
     """Whether the account may use the topic; a retry topic belongs to its group, and so do its dead
     letters (Account.topic_perm)."""
     cdef uint8_t default = account.topics.default_perm
-    if topic.length >= RETRY_LENGTH and memcmp(topic.data, RETRY_PREFIX, RETRY_LENGTH) == 0:
+    if is_retry(topic):
         return group_allows(account, topic.data + RETRY_LENGTH, topic.length - RETRY_LENGTH, SUB)
     if topic.length >= DLQ_LENGTH and memcmp(topic.data, DLQ_PREFIX, DLQ_LENGTH) == 0:
         default = default & PUB | SUB & perm_of(
@@ -128,10 +143,32 @@ cdef bint may_send(const AccountEntry *account, const SendHeader *send) noexcept
 cdef bint may_pull(const AccountEntry *account, const Header *header) noexcept nogil:
     cdef PullHeader pull
     read_pull_header(header, &pull)
-    return pull.complete and (account.may_do_all or (
-        topic_allows(account, pull.topic, SUB)
-        and group_allows(account, pull.consumer_group.data, pull.consumer_group.length, SUB)
-    ))
+    return pull.complete and may_consume(account, pull.topic, pull.consumer_group)
+
+
+cdef inline bint may_consume(const AccountEntry *account, Slice topic,
+                             Slice group) noexcept nogil:
+    return account.may_do_all or (
+        topic_allows(account, topic, SUB)
+        and group_allows(account, group.data, group.length, SUB)
+    )
+
+
+cdef bint may_pop(const AccountEntry *account, const Header *header) noexcept nogil:
+    cdef PopHeader pop
+    read_pop_header(header, &pop)
+    return pop.complete and may_consume(account, pop.topic, pop.consumer_group)
+
+
+cdef bint may_acknowledge(const AccountEntry *account, const Header *header) noexcept nogil:
+    cdef AckHeader ack
+    read_ack_header(header, &ack)
+    # For what came again the gate looks at the topic that it was sent to.
+    return (
+        ack.complete
+        and not is_retry(ack.topic)
+        and may_consume(account, ack.topic, ack.consumer_group)
+    )
 
 
 @cython.final
@@ -207,6 +244,14 @@ cdef class AccountTable:
         elif is_pull(header.code):
             account = self.account_of(header, signed)
             if account == NULL or not may_pull(account, header):
+                return False
+        elif header.code == POP_MESSAGE:
+            account = self.account_of(header, signed)
+            if account == NULL or not may_pop(account, header):
+                return False
+        elif is_ack(header.code):
+            account = self.account_of(header, signed)
+            if account == NULL or not may_acknowledge(account, header):
                 return False
         else:
             return False
