@@ -69,7 +69,9 @@ class Managers:
             has_members=self.members.consumers.groups.__contains__,
             pull_retries=self.members.consumers.pull_retries,
         )
-        self.pop_lanes = PopLanes(self.pops, store, clock, config.network_threads)
+        self.pop_lanes = PopLanes(
+            self.pops, store, clock, config.broker_name, config.network_threads
+        )
         self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False

@@ -23,10 +23,13 @@ from congreve.remoting.transport.connection import Connection
 class PopLanes:
     """The pops of all lanes of one broker, for its event loop (RocketMQ: PopMessageProcessor)."""
 
-    def __init__(self, pops: Pops, store: MessageStore, clock: Clock, lanes: int) -> None:
+    def __init__(
+        self, pops: Pops, store: MessageStore, clock: Clock, broker_name: str, lanes: int
+    ) -> None:
         self._pops = pops
         self._store = store
         self._clock = clock
+        self._broker_name = broker_name.encode()
         self._lanes = lanes
 
     def server(self, number: int, quotas: QuotaTable) -> LanePopServer:
@@ -34,7 +37,7 @@ class PopLanes:
         pops = self._pops
         return LanePopServer(
             LanePops(
-                *(self._store, pops.in_flight, pops.plans),
+                *(self._store, pops.in_flight, pops.plans, self._broker_name),
                 files_max=max(self._store.queues.writable.limit // 8, 1),
             ),
             LaneAcks(pops.in_flight, self._store.clock),
@@ -68,7 +71,8 @@ class PopLanes:
         now = self._clock.now()
         for group, topic, pop_ms, text in lost_pops(data):
             for queue, offsets in decode_message_offsets(text).items():
-                window = self._pops.in_flight.find(group, topic, queue.queue_id)
+                popped = queue.kind.topic(group, topic)
+                window = self._pops.in_flight.find(group, popped, queue.queue_id)
                 if window is not None:
                     for offset in offsets:
                         window.extend(offset, pop_ms, now, 0)

@@ -247,7 +247,7 @@ class PopTaking:
                 return Taken(window, kind, offsets, [0] * len(offsets), body)
             if found.next_offset <= window.next or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
                 return None
-            window.take(_NOTHING, found.next_offset, result.pop_ms, 0)
+            window.take(_NOTHING, found.next_offset, result.pop_ms, asked.invisible_ms)
             if found.next_offset >= found.max_offset:
                 return None
         self._pops.waiting.wake((asked.group, asked.topic))  # its scan continues then

@@ -7,6 +7,8 @@ from congreve.broker.pop.service import Pops, retry_topics
 from congreve.broker.pop.taking import Asked, by_priority_percent
 from congreve.engine.read.gather import TagFilter
 from congreve.engine.store import MessageStore
+from congreve.records.message.pop_handle import PoppedFrom
+from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.pop_headers import PopMessageRequestHeader
 
 
@@ -60,6 +62,7 @@ class PopValidation:
                 *(self._pops.in_flight.find(*place) for place in coming),
             ],
             queues=[self._store.queues.get(name, number) for _, name, number in own + coming],
+            kinds=[*(0 for _ in own), *(_kind(*place) for place in coming)],
             retries=len(coming),
             by_priority=percent > 0,
             tags=None if wanted.tag_codes is None else TagFilter(wanted.tag_codes),
@@ -68,3 +71,8 @@ class PopValidation:
             waiting=waiting,
         )
         self._pops.plans.keep(key, plan)
+
+
+def _kind(group: str, topic: str, queue_id: int) -> int:
+    """The kind of a queue with what comes again; -1: only the event loop takes from it."""
+    return -1 if queue_id > 0 or topic == retry_topic(group) else int(PoppedFrom.of(topic))

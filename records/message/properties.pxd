@@ -33,6 +33,7 @@ cdef extern from *:
     #define CONGREVE_TRANSACTION_CHECK_TIMES "TRANSACTION_CHECK_TIMES"
     #define CONGREVE_INNER_MULTI_DISPATCH "INNER_MULTI_DISPATCH"
     #define CONGREVE_INNER_MULTI_QUEUE_OFFSET "INNER_MULTI_QUEUE_OFFSET"
+    #define CONGREVE_POP_CK "POP_CK"
     """
     const char *KEYS "CONGREVE_KEYS"
     const char *TAGS "CONGREVE_TAGS"
@@ -60,6 +61,7 @@ cdef extern from *:
     const char *TRANSACTION_CHECK_TIMES "CONGREVE_TRANSACTION_CHECK_TIMES"
     const char *INNER_MULTI_DISPATCH "CONGREVE_INNER_MULTI_DISPATCH"
     const char *INNER_MULTI_QUEUE_OFFSET "CONGREVE_INNER_MULTI_QUEUE_OFFSET"
+    const char *POP_CK "CONGREVE_POP_CK"
 
 
 cdef inline bint is_property(const uint8_t *at, const uint8_t *end,

@@ -26,6 +26,7 @@ _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 ELSEWHERE: dict[str, str] = {
     "broker/pop/lanes/lost_pops.pyx": "reads what lanes have written",
     "broker/pop/lanes/pops.pyx": "reads records that Gather has checked",
+    "broker/pop/lanes/retried.pyx": "reads records that Gather has checked",
     "broker/pull/progress.py": "reads what lanes have written",
     "broker/pull/pull_quota.py": _HANDS_ON,
     "remoting/lanes/lanes.py": "reads what lanes have written",

@@ -5,13 +5,12 @@ entries, and until their record is in the log.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from congreve.base.atomic cimport load_acquire, store_release
 from congreve.base.byte_buffer cimport release
 from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from congreve.engine.log.commit_log cimport (
-    APPEND_NEXT_SEGMENT,
     APPEND_OK,
     APPEND_QUEUE_ROOM,
     Appended,

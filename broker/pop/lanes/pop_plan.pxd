@@ -15,6 +15,7 @@ cdef struct PopQueue:
     void *queue                 # a ConsumeQueue
     Window *window              # NULL: the group only pulls this one
     int64_t read_to             # then: the offset that it has committed
+    int32_t kind                # a PoppedFrom; -1: only the event loop takes what is here
 
 
 cdef class WaitCounter:
@@ -67,6 +68,8 @@ cdef class PopPlans:
     # How many pops of one group and topic may wait, and how many of all.
     cdef int64_t waiting_max(self) except -1
     cdef int64_t all_waiting_max(self) except -1
+    # How many of 100 such pops look first for what comes again.
+    cdef int32_t retries_first(self, PopPlan plan) except -1
     # The direction in which such pops go over their queues, 0 for those that begin with another
     # one each.
     cdef int32_t direction(self, PopPlan plan) except? -2

@@ -27,6 +27,7 @@ class PopPlan:
         places: list[tuple[str, str, int]],
         windows: list[PopWindow | None],
         queues: list[ConsumeQueue],
+        kinds: list[int],
         retries: int,
         by_priority: bool,
         tags: TagFilter | None,

@@ -51,13 +51,14 @@ cdef class PopPlan:
     unchanged.
 
     `places` are the queues of the topic and then `retries` more with what comes again, with their
-    windows and queues; a queue that the group only pulls has None as its window.
+    windows, queues and kinds. A queue that the group only pulls has None as its window, and one
+    from which only the event loop takes -1 as its kind.
     """
 
     def __cinit__(self, *, group, topic, dict retry_topics not None, list places not None,
-                  list windows not None, list queues not None, int32_t retries, bint by_priority,
-                  TagFilter tags, RecordFilter records, PullCounter counter not None,
-                  WaitCounter waiting not None):
+                  list windows not None, list queues not None, list kinds not None,
+                  int32_t retries, bint by_priority, TagFilter tags, RecordFilter records,
+                  PullCounter counter not None, WaitCounter waiting not None):
         cdef int32_t i
         self.group, self.topic, self.retry_topics = group, topic, retry_topics
         self.tags, self.records, self.counter = tags, records, counter
@@ -69,6 +70,7 @@ cdef class PopPlan:
             raise MemoryError()
         for i in range(len(queues)):
             self.queues[i].queue = <void *> <ConsumeQueue?> queues[i]
+            self.queues[i].kind = kinds[i]
             if i < self.count or windows[i] is not None:
                 self.queues[i].window = &(<PopWindow?> windows[i]).state
 
@@ -169,6 +171,12 @@ cdef class PopPlans:
 
     cdef int64_t all_waiting_max(self) except -1:
         return self.config.pops.max_pop_polling_size
+
+    cdef int32_t retries_first(self, PopPlan plan) except -1:
+        pops = self.config.pops
+        if plan.by_priority:
+            return pops.pop_from_retry_probability_for_priority
+        return pops.pop_from_retry_probability
 
     cdef int32_t direction(self, PopPlan plan) except? -2:
         if not plan.by_priority:

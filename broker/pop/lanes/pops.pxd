@@ -34,6 +34,8 @@ cdef class LanePops:
     cdef public int64_t turn
     """The next pop begins with this one of its queues, modulo their number."""
     cdef InFlight in_flight
+    cdef bytes broker_name
+    cdef Slice broker           # the same
     cdef Gather gather
     cdef ByteBuffer answers     # of the current chunk
     cdef int32_t answered       # pops of the current chunk
@@ -46,7 +48,7 @@ cdef class LanePops:
     cdef int32_t count          # messages
     cdef int64_t bytes
     cdef int64_t left
-    cdef int64_t coming_again   # messages of retry topics that no pop has taken
+    cdef int64_t coming_again   # messages that only the event loop takes
     cdef ByteBuffer body
     cdef int64_t[MESSAGES_MAX] offsets
     cdef uint8_t[MESSAGES_MAX * ENTRY_MAX] starts
@@ -71,13 +73,18 @@ cdef class LanePops:
     cdef Found take_from(self, LanePop *known, int32_t queue) noexcept nogil
     cdef Change take(self, Window *window, int32_t count, int64_t upto) noexcept nogil
     cdef int32_t read_offsets(self) noexcept nogil
-    cdef void put_taken(self, int32_t queue_id, int32_t count) noexcept nogil
+    # Puts the messages found into the body, which does not count them yet; their bytes, -1 if only
+    # the event loop can.
+    cdef int64_t put_found(self, int32_t kind, int32_t count) noexcept nogil
+    cdef void put_taken(self, int32_t kind, int32_t queue_id, int32_t count,
+                        int64_t size) noexcept nogil
     cdef bint look(self, LanePop *known, int32_t queue, int64_t offset,
                    int32_t most) noexcept nogil
     cdef bint look_with_gil(self, LanePop *known, int32_t queue, int64_t offset,
                             int32_t most) noexcept with gil
     cdef int map_file(self, LanePop *known, int32_t queue) except -1
-    cdef int64_t unread_again(self, const LanePop *known) noexcept nogil
+    cdef int64_t left_to_loop(self, const LanePop *known) noexcept nogil
+    cdef int32_t queue_in_turn(self, const LanePop *known, int32_t place) noexcept nogil
     cdef int64_t next_of(self, const Window *window) noexcept nogil
     cdef bint answer(self, const Frame *frame, const Header *header, int32_t code,
                      Slice remark) noexcept nogil

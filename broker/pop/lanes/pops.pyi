@@ -13,6 +13,7 @@ class LanePops:
         store: MessageStore,
         in_flight: InFlight,
         plans: PopPlans,
+        broker_name: bytes,
         *,
         files_max: int,
     ) -> None: ...

@@ -14,8 +14,10 @@ from congreve.base.atomic cimport load_acquire
 from congreve.base.byte_buffer cimport make_room, release
 from congreve.base.cursor cimport load_i32, load_i64
 from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from congreve.base.slices cimport Slice
+from congreve.base.slices cimport Slice, slice_of
 from congreve.broker.pop.lanes.pop_plan cimport PopPlan, PopPlans, PopQueue
+from congreve.broker.pop.lanes.retried cimport RetryPop, growth_of, put_retried
+from congreve.broker.pop.lanes.table cimport PopFile
 from congreve.engine.format cimport CQ_ENTRY
 from congreve.engine.pop.changes cimport DONE, MOVED, is_sooner, take_in_lane
 from congreve.engine.pop.state cimport Out
@@ -58,10 +60,11 @@ cdef class LanePops:
     """
 
     def __init__(self, store, InFlight in_flight not None, PopPlans plans not None,
-                 *, Py_ssize_t files_max):
+                 bytes broker_name not None, *, Py_ssize_t files_max):
         self.table = LanePopTable(plans, files_max)
         self.gather = Gather(store.log, store.limits, memory_only=True)
         self.in_flight = in_flight
+        self.broker_name, self.broker = broker_name, slice_of(broker_name)
 
     def __dealloc__(self):
         release(&self.answers)
@@ -120,21 +123,21 @@ cdef class LanePops:
 
     cdef Outcome take_all(self, LanePop *known) noexcept nogil:
         """Take messages of all queues of the pop."""
-        cdef int32_t i, queue, first = 0
+        cdef int32_t i, queue
         cdef bint all_seen = True
         cdef Found found
         self.count = 0
         self.bytes = self.left = 0
         self.body.used = 0
         self.starts_end, self.places_end = self.starts, self.places
-        self.coming_again = self.unread_again(known)
+        self.coming_again = self.left_to_loop(known)
         if self.coming_again:
             return FOR_LOOP
-        if not known.direction:
-            first = <int32_t> (self.turn % known.count)
-            self.turn += 1
-        for i in range(known.count):
-            queue = known.count - 1 - i if known.direction < 0 else (first + i) % known.count
+        self.turn += 1
+        for i in range(known.count + known.retries):
+            queue = self.queue_in_turn(known, i)
+            if known.queues[queue].kind < 0:
+                continue
             found = UNORDINARY
             if self.count < self.pop.max_count:
                 found = self.take_from(known, queue)
@@ -150,15 +153,26 @@ cdef class LanePops:
             return SERVED
         return EMPTY if all_seen else FOR_LOOP
 
+    cdef int32_t queue_in_turn(self, const LanePop *known, int32_t place) noexcept nogil:
+        """The queue at this place of the current pop's sequence."""
+        cdef int32_t count = known.count
+        if self.turn * known.retries_first % 100 < known.retries_first:
+            place = place + count if place < known.retries else place - known.retries
+        if place >= count or known.direction > 0:
+            return place
+        return count - 1 - place if known.direction < 0 else <int32_t> ((self.turn + place) % count)
+
     cdef Found take_from(self, LanePop *known, int32_t queue) noexcept nogil:
         cdef Window *window = known.queues[queue].window
+        cdef int32_t kind = known.queues[queue].kind
         cdef Change outcome
         cdef int32_t count = 0
         cdef int64_t begin
+        cdef int64_t size = 0
         cdef int _
         for _ in range(SCANS_MAX):
             begin = self.next_of(window)
-            if known.costly and begin + COSTLY_ENTRIES < load_acquire(
+            if known.costly and not kind and begin + COSTLY_ENTRIES < load_acquire(
                 &(<ConsumeQueue> known.queues[queue].queue).max_offset
             ):
                 return UNORDINARY
@@ -176,8 +190,8 @@ cdef class LanePops:
                 return NOTHING
             else:
                 return UNORDINARY
-            # What is taken can be answered.
-            if not make_room(&self.body, self.body.used + self.gather.size):
+            size = self.put_found(kind, count)  # what is taken can be answered
+            if size < 0:
                 return UNORDINARY
             outcome = self.take(window, count, self.gather.next_offset)
             if outcome == MOVED:
@@ -185,8 +199,10 @@ cdef class LanePops:
             if outcome != DONE:
                 return UNORDINARY
             if count:
-                self.put_taken((<ConsumeQueue> known.queues[queue].queue).queue_id, count)
-                (<PopPlan> known.plan).counter.add(count, self.gather.size)
+                self.put_taken(
+                    kind, (<ConsumeQueue> known.queues[queue].queue).queue_id, count, size
+                )
+                (<PopPlan> known.plan).counter.add(count, size)
                 return TAKEN
             if self.gather.next_offset >= self.gather.max_offset:
                 return NOTHING
@@ -222,31 +238,61 @@ cdef class LanePops:
                 at += load_i32(at + AT_SIZE)
         return count
 
-    cdef void put_taken(self, int32_t queue_id, int32_t count) noexcept nogil:
-        """Add what was taken from a queue to the answer, which has room."""
+    cdef int64_t put_found(self, int32_t kind, int32_t count) noexcept nogil:
+        cdef RetryPop pop
+        cdef uint8_t *at
+        cdef int64_t room = self.gather.size
+        cdef int32_t i
+        pop.topic, pop.broker_name = self.pop.topic, self.broker
+        pop.start_offset, pop.kind = self.offsets[0] if count else 0, kind
+        pop.pop_ms, pop.invisible_ms = self.now_ms, self.pop.invisible_ms
+        if kind:
+            room += count * growth_of(&pop)
+        if not make_room(&self.body, self.body.used + room):
+            return -1
+        at = self.body.data + self.body.used
+        if not kind:
+            self.gather.copy_to(<char *> at)
+            return self.gather.size
+        for i in range(self.gather.span_count):
+            at = put_retried(at, self.gather.spans[i].data, self.gather.spans[i].length, &pop)
+            if at == NULL:
+                return -1
+        return at - (self.body.data + self.body.used)
+
+    cdef void put_taken(self, int32_t kind, int32_t queue_id, int32_t count,
+                        int64_t size) noexcept nogil:
+        """Add what was taken from a queue to the answer, whose body has it."""
         cdef int32_t i
         self.starts_end = put_decimal(
-            put_queue(self.starts_end, queue_id, self.count > 0), self.offsets[0]
+            put_queue(self.starts_end, kind, queue_id, self.count > 0), self.offsets[0]
         )
-        self.places_end = put_queue(self.places_end, queue_id, self.count > 0)
+        self.places_end = put_queue(self.places_end, kind, queue_id, self.count > 0)
         for i in range(count):
             if i:
                 self.places_end[0] = c","
                 self.places_end += 1
             self.places_end = put_decimal(self.places_end, self.offsets[i])
-        self.gather.copy_to(<char *> self.body.data + self.body.used)
-        self.body.used += self.gather.size
-        self.bytes += self.gather.size
+        self.body.used += size
+        self.bytes += size
         self.count += count
 
     cdef bint look(self, LanePop *known, int32_t queue, int64_t offset,
                    int32_t most) noexcept nogil:
         """Look for messages of a queue; False if that fails."""
-        cdef bint looked = self.gather.look_mapped(
-            <ConsumeQueue> known.queues[queue].queue, known.files[queue].file,
-            known.files[queue].base, offset, most,
-            (<PopPlan> known.plan).tags, (<PopPlan> known.plan).records,
-        ) or self.look_with_gil(known, queue, offset, most)
+        cdef PopFile *mapped = &known.files[queue]
+        cdef bint looked
+        if queue < known.count:
+            looked = self.gather.look_mapped(
+                <ConsumeQueue> known.queues[queue].queue, mapped.file, mapped.base, offset, most,
+                (<PopPlan> known.plan).tags, (<PopPlan> known.plan).records,
+            )
+        else:   # what comes again has passed the filter
+            looked = self.gather.look_mapped(
+                <ConsumeQueue> known.queues[queue].queue, mapped.file, mapped.base, offset, most,
+                None, None,
+            )
+        looked = looked or self.look_with_gil(known, queue, offset, most)
         if self.gather.filter_memory.work > FILTER_WORK_MAX:
             known.costly = True
         return looked
@@ -256,7 +302,8 @@ cdef class LanePops:
         cdef PopPlan plan = <PopPlan> known.plan
         try:
             self.gather.look(<ConsumeQueue> known.queues[queue].queue, offset, most,
-                             plan.tags, plan.records)
+                             plan.tags if queue < known.count else None,
+                             plan.records if queue < known.count else None)
             self.map_file(known, queue)
         except (CongreveError, MemoryError):
             return False
@@ -270,13 +317,15 @@ cdef class LanePops:
         cdef Mapping mapping = opened.mapping_at(base)
         return self.table.keep_file(known, queue, mapping, base)
 
-    cdef int64_t unread_again(self, const LanePop *known) noexcept nogil:
-        """How many messages come again that no pop has taken, and no member has pulled."""
+    cdef int64_t left_to_loop(self, const LanePop *known) noexcept nogil:
+        """How many messages are in queues from which only the event loop takes."""
         cdef const PopQueue *queue
         cdef int64_t read_to, unread = 0
         cdef int32_t i
         for i in range(known.count, known.count + known.retries):
             queue = &known.queues[i]
+            if queue.kind >= 0:
+                continue
             if queue.window == NULL:
                 read_to = load_acquire(&queue.read_to)
             else:
@@ -339,12 +388,13 @@ cdef inline Slice text_of(const char *text, int32_t length) noexcept nogil:
     return found
 
 
-cdef inline uint8_t *put_queue(uint8_t *at, int32_t queue_id, bint follows) noexcept nogil:
-    """Write how the entry of a queue of the topic begins in the texts of pop_offsets."""
+cdef inline uint8_t *put_queue(uint8_t *at, int32_t kind, int32_t queue_id,
+                               bint follows) noexcept nogil:
+    """Write how the entry of a queue begins in the texts of pop_offsets."""
     if follows:
         at[0] = c";"
         at += 1
-    at[0], at[1] = c"0", c" "
+    at[0], at[1] = <uint8_t> (c"0" + kind), c" "
     at = put_decimal(at + 2, queue_id)
     at[0] = c" "
     return at + 1

@@ -24,8 +24,9 @@ cdef struct LanePop:
     const PopQueue *queues  # of `plan`
     int32_t count           # of those of the topic
     int32_t retries         # and of those with what comes again, which follow
-    PopFile *files          # of the former
+    PopFile *files          # of both
     int32_t direction       # over the former; 0: each pop begins with another one
+    int32_t retries_first   # of 100 pops
     WaitCounts *waiting     # pops of the group and topic
     int64_t waiting_max
     int64_t all_waiting_max

@@ -81,7 +81,7 @@ cdef class LanePopTable:
     cdef int drop_files(self, LanePop *known) except -1:
         cdef int32_t i
         if known.files != NULL:
-            for i in range(known.count):
+            for i in range(known.count + known.retries):
                 self.keep_file(known, i, None, 0)
         return 0
 
@@ -105,7 +105,9 @@ cdef class LanePopTable:
         if known.plan != <PyObject *> plan:
             self.forget(known)
             if plan is not None:
-                known.files = <PopFile *> PyMem_Calloc(plan.count, sizeof(PopFile))
+                known.files = <PopFile *> PyMem_Calloc(
+                    plan.count + plan.retries, sizeof(PopFile)
+                )
                 if known.files == NULL:
                     raise MemoryError()
                 Py_INCREF(plan)
@@ -114,6 +116,7 @@ cdef class LanePopTable:
                 known.waiting = &plan.waiting.counts
         if plan is not None:
             known.direction = self.plans.direction(plan)
+            known.retries_first = self.plans.retries_first(plan)
         known.waiting_max = self.plans.waiting_max()
         known.all_waiting_max = self.plans.all_waiting_max()
         known.changes, known.added, known.nothing_at = changes, added, -1

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from congreve.base.clock import ManualClock
@@ -24,8 +25,10 @@ from congreve.broker.pop.validation import PopValidation
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.broker.quotas.quota_table import QuotaTable
+from congreve.engine.pop.results import Due
 from congreve.records.message.message import Record
-from congreve.records.record import decode_records
+from congreve.records.message.topics import POP_TOPIC
+from congreve.records.record import decode_record, decode_records, encode_record
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
@@ -50,24 +53,30 @@ class Both:
         self.clock = clock
         self.store = store
         self.pops = managers.pops
-        self.first = 0
-        self.served = 0
+        self.first = self.journal_read = 0
+        self.served = self.served_again = 0
         metadata = managers.metadata
         quotas = QuotaTable()
         subscriptions = PullSubscriptions(config, managers.members.consumers, metadata.filters)
+        self.pops._timer = Mock()
         self.lane: LanePops = managers.pop_lanes.server(0, quotas).pops
         self.processor = PopMessageProcessor(
             self.pops,
             PopChecks(config, metadata, subscriptions, clock),
             PopTaking(
                 *(metadata, store, managers.stats, self.pops, clock, config),
-                pick=lambda most: 50 if most == 100 else self.first % most,
+                pick=self.pick,
             ),
             PopValidation(metadata, store, managers.stats, self.pops),
             subscriptions,
             PullQuota(quotas),
             clock,
         )
+
+    def pick(self, most: int) -> int:
+        """What a lane does in turn: what comes again first, or the queue to begin with."""
+        turn = self.first + 1
+        return turn * 20 % 100 if most == 100 else turn % most
 
     async def by_rule(self, frame: bytes) -> bytes | None:
         """The answer of the handler; None if it refuses the request."""
@@ -87,6 +96,7 @@ class Both:
         self.lane.turn = self.first
         answer = self.lane.take_frame(frame)
         self.served += answer is not None
+        self.served_again += b"POP_CK" in (answer or b"")
         return await self.by_rule(frame) if answer is None else answer
 
     def state(self, group: str) -> list[tuple[Any, ...]]:
@@ -101,6 +111,26 @@ class Both:
             for each in self.pops.in_flight.all_windows()
             if each.group == group
         )
+
+    def redeliver(self) -> None:
+        """Give both groups again what is due, in the same order."""
+
+        def place(due: Due) -> tuple[str, str, int, int]:
+            return due.window.group, due.window.topic, due.window.queue_id, due.offset
+
+        for due in sorted(self.pops.in_flight.due(self.clock.now(), 1 << 20), key=place):
+            assert self.pops._redeliver_one(due)
+        for window in self.pops.in_flight.all_windows():
+            self.pops.commit(window)
+
+    def journal(self) -> bytes:
+        """The entries since the last call."""
+        self.pops.journal.write()
+        queue = self.store.queues.get(POP_TOPIC, 0)
+        begin, self.journal_read = self.journal_read, queue.max
+        places = [self.store.place_of(queue, offset) for offset in range(begin, queue.max)]
+        records = [decode_record(self.store.read(place)) for place in places]
+        return b"".join(bytes(record.body) for record in records)
 
     def send_back(self, group: str, retries: str, number: int) -> None:
         """A message in a retry topic of a group, as a consumer or RocketMQ sends it back."""
@@ -164,13 +194,17 @@ sends = st.tuples(
     *(st.sampled_from("TTP"), st.integers(0, QUEUES - 1)),
     *(st.sampled_from("ABC"), st.integers(0, 9)),
 )
+sent_again = st.tuples(
+    st.sampled_from(["%RETRY%G", "%RETRY%G+T", "%RETRY%G_T", "%RETRY%G_P"]), st.integers(0, 9)
+)
 steps = st.one_of(
     st.lists(sends, min_size=1, max_size=20),
     requests(),
     requests(),
     st.integers(0, 2_000),
     st.integers(0, 1 << 30).map(lambda place: ("ack", place)),
-    st.tuples(st.sampled_from(["%RETRY%G", "%RETRY%G+T", "%RETRY%G_T"]), st.integers(0, 9)),
+    sent_again,
+    sent_again,
 )
 
 
@@ -179,6 +213,7 @@ steps = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(steps, min_size=2, max_size=25))
+@example([(topic, number) for number in (1, 2) for topic in ("%RETRY%G_T", "%RETRY%G+T")])
 def test_a_lane_takes_what_the_rule_takes(pair, script) -> None:
     runner, both = pair
     number = next(NUMBERS)
@@ -188,7 +223,7 @@ def test_a_lane_takes_what_the_rule_takes(pair, script) -> None:
 async def play(both: Both, script: list[Any], laned: str, ruled: str) -> None:
     usual = {"queueId": "-1", "maxMsgNums": "1", "invisibleTime": "60000", "pollTime": "0"}
     usual |= {"topic": "T", "initMode": "0"}
-    for step in [usual, *script]:
+    for step in [usual, *script, usual, usual]:
         if isinstance(step, list):
             for message in step:
                 both.send(*message)
@@ -202,7 +237,7 @@ async def play(both: Both, script: list[Any], laned: str, ruled: str) -> None:
         else:
             both.send_back(laned, *step)
             both.send_back(ruled, *step)
-        both.pops._redeliver()  # now for both groups
+        both.redeliver()
         await asyncio.sleep(0)
         assert both.state(laned) == both.state(ruled)
 
@@ -213,17 +248,26 @@ async def pop_both(both: Both, fields: dict[str, str], laned: str, ruled: str) -
         RemotingCommand(code=POP, opaque=7, ext_fields={"consumerGroup": group, **fields}).encode()
         for group in (laned, ruled)
     ]
-    by_lane, by_rule = await both.by_lane(frames[0]), await both.by_rule(frames[1])
+    both.journal()
+    by_lane = await both.by_lane(frames[0])
+    journal = both.journal().replace(laned.encode(), b"G")
+    by_rule = await both.by_rule(frames[1])
     assert compared(by_lane) == compared(by_rule)
+    assert journal == both.journal().replace(ruled.encode(), b"G")
 
 
 def compared(answer: bytes | None) -> Any:
-    """All of an answer; of messages that came again, which are copies, their bodies."""
+    """All of an answer; of messages that came again all but what differs in copies."""
     if not answer or b"POP_CK" not in answer:
         return answer
     command = RemotingCommand.decode(answer)
-    bodies = [each.body for each in decode_records(command.body)]
-    return command.code, command.ext_fields, bodies
+    records = decode_records(command.body)
+    assert b"".join(map(encode_record, records)) == command.body
+    for record in records:
+        record.physical_offset = record.prepared_offset = 0
+        for name in ("ORIGIN_GROUP", "ORIGIN_MESSAGE_ID"):
+            record.properties.pop(name, None)
+    return command.code, command.ext_fields, records
 
 
 def ack_one(both: Both, place: int, *groups: str) -> None:
@@ -238,6 +282,7 @@ def ack_one(both: Both, place: int, *groups: str) -> None:
 def test_the_comparison_covers_pops_that_the_lane_serves(pair) -> None:
     _, both = pair
     assert both.served > 20
+    assert both.served_again >= 2
 
 
 class Counted:
