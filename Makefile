@@ -156,8 +156,9 @@ soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-thread
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
-# Every state of elected groups within the large bounds, in two processes; writes docs/proof.md.
+# Every state of pairs, and of elected groups within the large bounds, in two processes; writes docs/proof.md.
 soak-states: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m proof.classic large
 	PYTHONPATH=tests $(BIN)/python -m proof large
 
 # CUTS power cuts of disks with a real file system, which need root; writes docs/proof.md.

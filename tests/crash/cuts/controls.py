@@ -14,7 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from cuts.disks import Disk
+from cuts.disks import Disk, Disks, NoDisksError
+from cuts.one_broker import Cuts, cut_broker
 from cuts.power import cut
 from harness import servers
 from harness.servers import HOST, Server
@@ -54,6 +55,22 @@ def without_syncs(folder: Path) -> dict[str, str]:
     library = folder / "no_sync.so"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(NO_SYNC)], check=True)
     return {"LD_PRELOAD": str(library)}
+
+
+def cut_without_flushes(disks: Disks, backend: str, cuts: int) -> Cuts:
+    """Brokers on ext4 that never flushes the cache of its disk; each cut has a new one."""
+    found = [_cut_once(disks, backend, seed) for seed in range(cuts)]
+    return Cuts(
+        *(cuts, sum(each.acknowledged for each in found), sum(each.lost for each in found)),
+        [fault for each in found for fault in each.wrong],
+    )
+
+
+def _cut_once(disks: Disks, backend: str, seed: int) -> Cuts:
+    try:
+        return cut_broker(disks, backend, "SYNC_FLUSH", 1, seed)
+    except (NoDisksError, RuntimeError) as error:  # ext4 or the broker has lost too much
+        return Cuts(1, 0, 0, [str(error)])
 
 
 def cut_under(server: Server, disk: Disk, send: Send, chance: random.Random) -> Acknowledged:

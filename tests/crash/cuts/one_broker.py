@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cuts.disks import Disks
+from cuts.disks import Disk, Disks
 from cuts.power import cut
 from wholebroker.checker import Found
 from wholebroker.history import History
@@ -15,6 +15,7 @@ from wholebroker.lives import BrokerRuns
 
 LIVES = 17
 """Cuts of one store; the next ones get a new store."""
+WORK_S = (0.05, 1.2)
 SETTINGS = {"eventLoopWatchdogMillis": "0", "flushIntervalCommitLog": "20"}
 
 
@@ -46,26 +47,32 @@ def cut_broker(
         disk = disks.add()
         runs = BrokerRuns(disk.path, backend, policy, seed + first, 1, SETTINGS)
         runs.broker.environment.update(environment or {})
-        with runs:
-            disk.sync()
-            for number in range(first, min(first + LIVES, cuts)):
-                clients = runs.use(chance.uniform(0.05, 1.2))
-                cut([runs.broker, runs.namesrv], [disk])
-                clients.join()
-                runs.namesrv.start()
-                runs.broker.start()
-                found = runs.read()
-                acknowledged += sum(copies.promised for copies in runs.history.copies.values())
-                faults = torn_batches(runs.history, found)
-                if policy != "SYNC_FLUSH":
-                    faults += not_the_end(runs.history, found)
-                    lost += missing(runs.history, found, forgive=True)
-                else:
-                    lost += missing(runs.history, found, forgive=False)
-                faults += runs.check(found)
-                wrong += [f"{backend} {policy} cut {number}: {each}" for each in faults]
-        disks.remove(disk)
+        try:
+            with runs:
+                disk.sync()
+                for number in range(first, min(first + LIVES, cuts)):
+                    found = found_after_cut(runs, disk, chance.uniform(*WORK_S))
+                    promised = [copies.promised for copies in runs.history.copies.values()]
+                    acknowledged += sum(promised)
+                    faults = torn_batches(runs.history, found)
+                    if policy != "SYNC_FLUSH":
+                        faults += not_the_end(runs.history, found)
+                    lost += missing(runs.history, found, forgive=policy != "SYNC_FLUSH")
+                    faults += runs.check(found)
+                    wrong += [f"{backend} {policy} cut {number}: {each}" for each in faults]
+        finally:
+            disks.remove(disk)
     return Cuts(cuts, acknowledged, lost, wrong)
+
+
+def found_after_cut(runs: BrokerRuns, disk: Disk, work_s: float) -> Found:
+    """What the broker has after some work and a power cut."""
+    clients = runs.use(work_s)
+    cut([runs.broker, runs.namesrv], [disk])
+    clients.join()
+    runs.namesrv.start()
+    runs.broker.start()
+    return runs.read()
 
 
 def not_the_end(history: History, found: Found) -> list[str]:

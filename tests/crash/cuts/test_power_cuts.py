@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
-from cuts.controls import without_syncs
-from cuts.disks import Disks, NoDisksError
+from cuts.controls import cut_without_flushes, without_syncs
+from cuts.disks import CachingDisk, Disk, Disks, NoDisksError
 from cuts.one_broker import Cuts, cut_broker
 from cuts.replicas import cut_group, cut_pair
 from wholebroker.checker import listed
@@ -17,46 +19,68 @@ from congreve.io_backends.backends import BACKENDS, refusal
 
 TRIES = 9
 
+Make = Callable[..., Disks]
+
 
 @pytest.fixture(scope="module")
-def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disks]:
-    try:
-        made = Disks(tmp_path_factory.mktemp("disks"))
-    except NoDisksError as error:
-        pytest.skip(str(error))
-    with made:
-        yield made
+def make_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    """Makes disks of a kind; skips where none can be made."""
+    with ExitStack() as stack:
+
+        @cache
+        def make(kind: type[Disk], options: str = "") -> Disks:
+            try:
+                return stack.enter_context(Disks(tmp_path_factory.mktemp("disks"), kind, options))
+            except NoDisksError as error:
+                pytest.skip(str(error))
+
+        yield make
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize(
-    ("backend", "policy"), [*((each, "SYNC_FLUSH") for each in BACKENDS), ("mmap", "ASYNC_FLUSH")]
+    ("kind", "backend", "policy"),
+    [
+        (Disk, "mmap", "ASYNC_FLUSH"),
+        *((CachingDisk, backend, "SYNC_FLUSH") for backend in BACKENDS),
+    ],
 )
 def test_a_broker_keeps_what_it_acknowledged(
-    disks: Disks, tmp_path: Path, backend: str, policy: str
+    make_disks: Make, tmp_path: Path, kind: type[Disk], backend: str, policy: str
 ) -> None:
     if (reason := refusal(backend, str(tmp_path))) is not None:
         pytest.skip(reason)
-    found = cut_broker(disks, backend, policy, cuts=1, seed=1)
+    found = cut_broker(make_disks(kind), backend, policy, cuts=1, seed=1)
     assert found.acknowledged
     assert not found.wrong, listed(found.wrong)
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("cut", [cut_pair, cut_group])
+@pytest.mark.parametrize(("cut", "kind"), [(cut_pair, Disk), (cut_group, CachingDisk)])
 def test_members_keep_what_they_acknowledged(
-    disks: Disks, tmp_path: Path, cut: Callable[..., Coroutine[None, None, Cuts]]
+    make_disks: Make,
+    tmp_path: Path,
+    cut: Callable[..., Coroutine[None, None, Cuts]],
+    kind: type[Disk],
 ) -> None:
     """All members lose their power at once, then one of them."""
-    found = asyncio.run(cut(disks, tmp_path, "mmap", cuts=2, seed=1))
+    found = asyncio.run(cut(make_disks(kind), tmp_path, "mmap", cuts=2, seed=1))
     assert found.acknowledged
     assert not found.lost and not found.wrong, listed(found.wrong)
 
 
 @pytest.mark.crash
-def test_a_broker_without_its_syncs_loses_messages(disks: Disks, tmp_path: Path) -> None:
+def test_a_broker_without_its_syncs_loses_messages(make_disks: Make, tmp_path: Path) -> None:
     """Else the cuts would find nothing. One cut may lose nothing: another program may sync."""
-    environment = without_syncs(tmp_path)
+    disks, environment = make_disks(Disk), without_syncs(tmp_path)
     assert any(
         cut_broker(disks, "mmap", "SYNC_FLUSH", 1, seed, environment).lost for seed in range(TRIES)
     )
+
+
+@pytest.mark.crash
+def test_a_disk_that_is_not_flushed_loses_messages(make_disks: Make) -> None:
+    """Else the disks with a write cache would find nothing."""
+    disks = make_disks(CachingDisk, ",barrier=0")
+    found = (cut_without_flushes(disks, "mmap", 1) for _ in range(TRIES))
+    assert any(each.lost or each.wrong for each in found)

@@ -1,7 +1,7 @@
 """Records histories of brokers under faults, has them checked, and writes docs/proof.md.
 
-`python -m histories COUNT`, with tests/ and tests/crash/ on the path. A third are of one broker,
-the others of an elected group. It ends with an error if one of them is not linearizable; then its
+`python -m histories COUNT`, with tests/ and tests/crash/ on the path. They are of one broker, a
+pair and elected groups by turns. It ends with an error if one is not linearizable; then its
 file stays in build/histories/.
 """
 
@@ -17,19 +17,23 @@ from pathlib import Path
 
 from cuts.disks import Disks, NoDisksError
 from histories import porcupine
-from histories.campaigns import Group, OneBroker, disks_of
+from histories.campaigns import Group, OneBroker, Pair, disks_of
 from proof import page
 
 BUILD = Path(__file__).resolve().parents[3] / "build" / "histories"
-OF_A_BROKER = 10
-"""Histories of a broker or a group; the next ones get new stores."""
+OF_A_STORE = 10
+"""The next ones get new stores."""
+KINDS = ("an elected group", "one broker", "an elected group", "a SYNC_MASTER and its slave")
 
 
 def recorded(folder: Path, disks: Disks | None, count: int, seed: int) -> list[Path]:
-    """Some histories of one broker or group, by turns."""
+    """Some histories of the kind whose turn it is."""
     chance = random.Random(seed)
-    if seed % 3 == 0:
+    kind = KINDS[seed % len(KINDS)]
+    if kind == "one broker":
         return asyncio.run(OneBroker(folder, chance).histories(count, folder))
+    if "slave" in kind:
+        return asyncio.run(Pair(folder, chance).histories(count, folder))
     on = disks_of(disks)
     files = asyncio.run(Group(folder, on, chance).histories(count, folder))
     for disk in on.values():
@@ -52,14 +56,14 @@ def main(count: int) -> int:
             print(f"no power cuts: {error}")
             disks = None
         try:
-            for seed, first in enumerate(range(0, count, OF_A_BROKER)):
+            for seed, first in enumerate(range(0, count, OF_A_STORE)):
                 place = folder / str(seed)
                 place.mkdir()
-                files = recorded(place, disks, min(OF_A_BROKER, count - first), seed)
+                files = recorded(place, disks, min(OF_A_STORE, count - first), seed)
                 faults = porcupine.faults(files)
                 wrong += faults
                 _keep(files, faults)
-                row = rows.setdefault("an elected group" if seed % 3 else "one broker", [0, 0])
+                row = rows.setdefault(KINDS[seed % len(KINDS)], [0, 0])
                 row[0] += len(files)
                 row[1] += sum(file.read_text().count("\n") for file in files)
                 print(f"{first + len(files)} histories, wrong: {wrong}", flush=True)

@@ -13,6 +13,7 @@ from cuts.disks import Disk, Disks
 from cuts.power import cut
 from harness import servers
 from harness.eventually import eventually
+from harness.link import Link
 from harness.replication.elected_processes import GROUP, WAIT_S, ElectedProcesses
 from histories.recorder import QUEUES, Recorder
 
@@ -21,6 +22,7 @@ from congreve.client.admin import AdminClient
 
 LEASE_S = 2
 PAUSED_S = 1.0
+LONGER_THAN_SILENCE_S = 2.5
 MEMBERS = 4
 SETTINGS = {
     "flushDiskType": "SYNC_FLUSH",
@@ -80,6 +82,65 @@ class OneBroker:
 
     async def _pause(self) -> None:
         await pause(self._broker)
+
+
+class Pair:
+    """A SYNC_MASTER and its slave, which are killed, paused, and cut off from each other."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self._namesrv = servers.namesrv("congreve", folder)
+        self._chance = chance
+        roles = {"master": {"brokerRole": "SYNC_MASTER", "slaveTimeout": "1000"}, "slave": {}}
+        self._master, self._slave = (
+            servers.broker(
+                *("congreve", folder / name, self._namesrv.address), settings={**SETTINGS, **role}
+            )
+            for name, role in roles.items()
+        )
+        self._link = Link(self._master.port + 1)
+
+    async def histories(self, count: int, folder: Path) -> list[Path]:
+        """Record so many; returns their files."""
+        faults: list[Fault] = [self._kill, self._pause, self._cut, self._cut_off]
+        try:
+            for server in (self._namesrv, self._master):
+                await asyncio.to_thread(server.start)
+            await self._link.start()
+            role = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": self._link.address}
+            with self._slave.config.open("a") as config:
+                config.writelines(f"{key}={value}\n" for key, value in role.items())
+            await asyncio.to_thread(self._slave.start)
+            return [
+                await recorded(
+                    self._namesrv.address,
+                    self._master.broker_name,
+                    folder / f"pair-{number}",
+                    self._chance.choices(faults, k=FAULTS_OF_A_HISTORY),
+                    commits=False,
+                )
+                for number in range(count)
+            ]
+        finally:
+            for server in (self._slave, self._master, self._namesrv):
+                server.kill()
+            await self._link.stop()
+
+    async def _kill(self) -> None:
+        victim = self._chance.choice((self._master, self._slave))
+        victim.kill()
+        await asyncio.to_thread(victim.start)
+
+    async def _pause(self) -> None:
+        victim = self._chance.choice((self._master, self._slave))
+        await pause(victim, self._chance.choice((PAUSED_S, LONGER_THAN_SILENCE_S)))
+
+    async def _cut(self) -> None:
+        self._link.cut()
+
+    async def _cut_off(self) -> None:
+        self._link.hold()
+        await asyncio.sleep(LONGER_THAN_SILENCE_S)
+        self._link.release()
 
 
 class Group:

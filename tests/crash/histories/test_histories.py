@@ -12,7 +12,7 @@ import pytest
 from cuts.disks import Disks, NoDisksError
 from harness import build
 from histories import porcupine
-from histories.campaigns import Group, OneBroker, disks_of
+from histories.campaigns import Group, OneBroker, Pair, disks_of
 
 LOG, REGISTER = "T/0", "c@T/0"
 NEVER, UNKNOWN = 0, -1
@@ -128,9 +128,9 @@ def test_the_checker_finds(tmp_path: Path, operations: list[Operation]) -> None:
 
 
 @pytest.mark.crash
-def test_histories_of_one_broker_are_linearizable(tmp_path: Path) -> None:
-    broker = OneBroker(tmp_path, random.Random(1))
-    files = asyncio.run(broker.histories(2, tmp_path))
+@pytest.mark.parametrize("kind", [OneBroker, Pair])
+def test_histories_are_linearizable(tmp_path: Path, kind: type[OneBroker | Pair]) -> None:
+    files = asyncio.run(kind(tmp_path, random.Random(1)).histories(2, tmp_path))
     assert not porcupine.faults(files)
 
 
