@@ -147,7 +147,7 @@ class LogRepair:
 
         Raises OSError, EOFError, RepairFrameError.
         """
-        other = await Peer.of(peer, name, self._answer)
+        other = await Peer.of(peer, name, self.answer)
         self._peers.append(other)
         self._passed.clear()
         self._changed.set()
@@ -156,8 +156,8 @@ class LogRepair:
         finally:
             self._peers.remove(other)
 
-    def _answer(self, request: Fetch) -> Records:
-        """What the other end gets; for a thread."""
+    def answer(self, request: Fetch) -> Records:
+        """What another broker gets; for any thread."""
         store = self._store
         mine = store.log.named_record(request.beside.record)
         if not request.beside.is_same(mine):
@@ -212,11 +212,13 @@ class LogRepair:
             return damage, "this log has no whole record to be recognised by"
         if damage.end > store.scrub.examiner.end:
             return damage, "the end of the log is not confirmed and on disk yet"
-        while damage.begin < damage.end:
+        while True:
             got = await peer.fetch(Fetch(damage.begin, damage.end, beside))
             if not got.data:
                 return damage, f"{peer.name}: {WHY.get(got.outcome, 'it sends nothing')}"
             end = await asyncio.to_thread(store.scrub.records.write, damage, got.data)
+            if end == damage.end:
+                break
             damage = store.scrub.damages.narrow(damage, end)
         store.scrub.damages.remove(damage, repaired=True)
         logger.warning("%s are repaired, from the log of %s", known, peer.name)

@@ -95,7 +95,7 @@ class Damages:
                 self.remove(damage, repaired=False)
 
     def narrow(self, damage: Damage, begin: int) -> Damage:
-        """The rest of one that was repaired up to `begin`."""
+        """The rest of one that was repaired up to `begin`, which is before its end."""
         rest = damage._replace(begin=begin)
         with self._lock:
             if self._open.pop(damage.begin, None) is not None:

@@ -137,7 +137,7 @@ class LogExaminer:
         end = min(end, segment_end)
         scanner = LogScanner(grows=True)
         with self._files.open(segment.path, os.O_RDONLY) as file:
-            data = self.read(file, min(most, segment_end - begin), begin - base)
+            data = self.read(file, min(max(most, PAGE), segment_end - begin), begin - base)
             size = scanner.claimed_size(data, segment_end - begin)
             if len(data) < size <= WHOLE_MAX:
                 data = self.read(file, size, begin - base)

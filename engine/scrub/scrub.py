@@ -81,6 +81,8 @@ class LogScrub(StoreThread):
                     return
 
     def _note(self, damage: Damage) -> None:
+        if self.examiner.whole_records(damage.begin, damage.end, 1):
+            return  # it was repaired since it was read
         self._unchecked_end = max(self._unchecked_end, damage.end)
         self._log.check_below(self._unchecked_end)
         self.damages.add(damage)

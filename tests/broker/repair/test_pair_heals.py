@@ -1,63 +1,33 @@
 """A pair whose logs are damaged while it serves: each heals from the other."""
 
-import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from harness.eventually import eventually
 from harness.replication.pairs import Pair, running_pair
 
 from congreve.broker.broker import Broker
-from congreve.client import Message, Producer
+from congreve.broker.repair.frames import OTHER_LOG, Fetch
+from congreve.broker.replication import master_requests
+from congreve.broker.replication.repair_link import REFUSAL
+from congreve.client import Producer
 from congreve.records.record import decode_records
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.client import RemotingClient
 
 from ..tool import PULL_FIELDS
+from .logs import files_of, filled, flip, records_of
 
 SETTINGS = {"scrubInterval": "300", "flushDiskType": "SYNC_FLUSH", "brokerRole": "SYNC_MASTER"}
 SLAVE = {**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"}
 SEGMENT = 1 << 16
 
 
-def files_of(broker: Broker) -> dict[str, bytes]:
-    """The files of the log up to its end."""
-    log = broker.store.log
-    found = {}
-    for segment in log.segments:
-        used = min(log.max_offset - segment.base_offset, segment.size)
-        found[Path(segment.path).name] = Path(segment.path).read_bytes()[:used]
-    return found
-
-
-def flip(broker: Broker, place: int) -> None:
-    segment = broker.store.log.segment_at(place)
-    assert segment is not None
-    with Path(segment.path).open("r+b") as file:
-        file.seek(place - segment.base_offset)
-        byte = file.read(1)[0]
-        file.seek(place - segment.base_offset)
-        file.write(bytes([byte ^ 0x20]))
-
-
-def records_of(broker: Broker) -> list[int]:
-    """Where the records of the test's topic begin."""
-    found = []
-    for queue in broker.store.queues.queues_of("T"):
-        found += [queue[offset][0] for offset in range(queue.min, queue.max)]
-    return sorted(found)
-
-
-async def filled(pair: Pair, count: int) -> None:
+async def sent(pair: Pair, count: int) -> None:
     async with Producer(pair.name_server.address, group="p") as producer:
-        for start in range(0, count, 100):
-            await asyncio.gather(
-                *(
-                    producer.send(Message(topic="T", body=b"%d" % i * 100))
-                    for i in range(start, start + 100)
-                )
-            )
+        await filled(producer, count)
 
 
 def healed(pair: Pair) -> bool:
@@ -70,7 +40,7 @@ async def test_each_segment_with_a_flipped_bit_heals(tmp_path: Path, damaged: st
     async with running_pair(
         tmp_path, master={**SETTINGS, **small}, slave={**SLAVE, **small}
     ) as pair:
-        await filled(pair, 1000)
+        await sent(pair, 1000)
         await eventually(lambda: healed(pair))
         before = files_of(pair.master)
         assert len(before) > 5
@@ -113,7 +83,7 @@ async def test_a_pull_of_a_damaged_record_waits_for_its_repair(
     """The records were on disk before the start, so that pulls check them."""
     master = {**SETTINGS, "scrubBytesPerSecond": "0"}
     async with running_pair(tmp_path, master=master, slave=SLAVE) as pair:
-        await filled(pair, 100)
+        await sent(pair, 100)
         await eventually(lambda: healed(pair))
         places = records_of(pair.master)
         for place in places[::5]:
@@ -128,3 +98,35 @@ async def test_a_pull_of_a_damaged_record_waits_for_its_repair(
         else:
             assert await pulled(pair.master) == [p for p in places if p not in places[::5]]
             assert [each.begin for each in damages.open] == places[::5]
+
+
+async def test_a_master_of_an_earlier_version_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master_requests, "REPAIR_KEY", "unknown to it")
+    async with running_pair(tmp_path, master=SETTINGS, slave=SLAVE) as pair:
+        await sent(pair, 10)
+        await eventually(lambda: pair.slave.replication.repair.refusal)
+        figures = pair.slave.replication.state().figures()
+        assert figures["haRepairs"] == f"none ({REFUSAL})"
+        flip(pair.slave, records_of(pair.slave)[3] + 100)
+        await eventually(lambda: pair.slave.store.scrub.damages.open)
+        assert pair.master.replication.repair.peers == "none"
+
+
+async def test_the_log_of_another_history_gives_nothing(tmp_path: Path) -> None:
+    async with running_pair(tmp_path, master=SETTINGS, slave=SLAVE) as pair:
+        await sent(pair, 10)
+        await eventually(lambda: healed(pair))
+        store = pair.slave.store
+        begin, end = records_of(pair.slave)[3:5]
+        request = Fetch(begin, end, store.log.named_record(0))
+        answer = pair.master.replication.repair.answer
+        assert answer(request).data == files_of(pair.slave)[f"{0:020d}"][begin:end]
+        known = request.beside
+        for other in (
+            msgspec.structs.replace(known, store_timestamp=known.store_timestamp + 1),
+            msgspec.structs.replace(known, record=begin),
+            msgspec.structs.replace(known, size=1, crc=2),
+        ):
+            assert answer(request._replace(beside=other)) == (OTHER_LOG, b"")

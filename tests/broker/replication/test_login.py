@@ -16,7 +16,7 @@ from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
-from congreve.broker.ha_frames import ASK, LOGIN, LOGIN_HEAD, REPORT
+from congreve.broker.ha_frames import ASK, LOGIN, LOGIN_HEAD, REPAIR, REPORT
 from congreve.broker.replication.login import Challenge, HaLogin, Login, OldLogin
 from congreve.broker.replication.slave_connection import ReplicationError, SlaveConnection
 from congreve.client import Credentials, Message, Producer
@@ -210,6 +210,11 @@ async def test_a_slave_with_accounts_follows_and_an_unknown_peer_gets_no_message
             old = LOGIN_HEAD.pack(LOGIN, len(old_login())) + old_login()
             for first in (REPORT.pack(0), LOGIN_HEAD.pack(LOGIN, 2) + b"{}", old, REPORT.pack(1)):
                 assert await asyncio.to_thread(answer_to, ha, first) == b""
+                assert await asyncio.to_thread(answer_to, ha, REPAIR + first) == b""
+            assert await asyncio.to_thread(answer_to, ha, REPAIR + REPAIR) == b""
+            asked = master.replication.repair, slave.replication.repair
+            await eventually(lambda: asked[0].peers.endswith("(slave)"))
+            await eventually(lambda: asked[1].peers.endswith("(master)"))
             assert len(master.replication.state().slaves) == 1
 
 
