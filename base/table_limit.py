@@ -25,11 +25,15 @@ class TableLimit:
         self._most = most
         self._log = LimitedLog(logger)
 
+    def has_room(self, count: int, new: int = 1) -> bool:
+        """Whether `new` entries beside the present `count` are within the limit."""
+        return count + new <= self._most()
+
     def check(self, count: int, new: int = 1) -> None:
         """Raises TableFullError if `new` entries beside the present `count` exceed the limit."""
-        most = self._most()
-        if not new or count + new <= most:
+        if not new or self.has_room(count, new):
             return
+        most = self._most()
         fault = f"{count} {self._what} and {new} more exceed the limit of {most}"
         self._log.warning("%s: raise %s, or delete unused ones", fault, self._setting)
         raise TableFullError(f"{fault} ({self._setting})")

@@ -31,7 +31,9 @@ from congreve.remoting.transport.dispatcher import Handler
 
 logger = logging.getLogger(__name__)
 
-SMALL_REGISTRATION = 32 * 1024
+TINY_REGISTRATION = 4 * 1024
+"""Bytes of a registration that is taken at once; larger ones take turns with other requests."""
+SMALL_REGISTRATION = 96 * 1024
 """Bytes of a registration that the event loop reads itself; a thread reads larger ones."""
 TOPICS_A_TURN = 1_000
 """Registered topics that one turn of the event loop takes, so that other requests wait little."""
@@ -63,10 +65,10 @@ class BrokerProcessor:
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         header = RegisterBrokerRequestHeader.read(request)
-        small = len(request.body) <= SMALL_REGISTRATION and not header.compressed
-        if small and header.unchanged:
+        tiny = len(request.body) <= TINY_REGISTRATION and not header.compressed
+        if tiny and header.unchanged:
             return self._unchanged(header, request, connection)
-        if small and not self._reading.locked():
+        if tiny and not self._reading.locked():
             return self._registered(header, request, connection, _read_body(header, request))
         return self._register_large(header, request, connection)
 
@@ -84,9 +86,14 @@ class BrokerProcessor:
     async def _register_large(
         self, header: RegisterBrokerRequestHeader, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Take large registrations one at a time, to bound memory, and their topics in parts."""
+        """Take registrations one after the other, and their topics in parts: other requests are
+        served in between, and memory is bounded."""
         async with self._reading:
-            body = await asyncio.to_thread(_read_body, header, request)
+            await asyncio.sleep(0)  # one in a turn of the event loop
+            if len(request.body) <= SMALL_REGISTRATION and not header.compressed:
+                body = _read_body(header, request)
+            else:
+                body = await asyncio.to_thread(_read_body, header, request)
             if connection.closed:
                 raise ConnectionLostError(f"{connection}: broker {header.broker_addr} is gone")
             if body is None:

@@ -372,10 +372,11 @@ class RouteTable:
         """
         topics = list(topics)
         names = [topic.topic_name for topic in topics]
-        for name in names:
-            if len(name) > NAME_MAX:
-                _check_lengths({"topicName": name})
-        self._topic_limit.check(self._topics.entries, self._topics.count_new(broker_name, names))
+        if names and max(map(len, names)) > NAME_MAX:
+            _check_lengths({"topicName": max(names, key=len)})
+        if not self._topic_limit.has_room(self._topics.entries, len(names)):
+            new = self._topics.count_new(broker_name, names)
+            self._topic_limit.check(self._topics.entries, new)
         self._topics.take(broker_name, topics)
 
     # --- lists

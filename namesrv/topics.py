@@ -111,35 +111,42 @@ class TopicTable:
         return count
 
     def _change(self, topics: Iterable[str], change: Change) -> None:
+        shards, nowhere = self._shards, self._nowhere
         changed: dict[Placement, Placement] = {}
+        moved: dict[Placement, int] = {}  # topics that leave a placement
         for topic in topics:
-            shard = self._shard(topic)
-            old = shard.get(topic, self._nowhere)
+            shard = shards[hash(topic) % _SHARDS]
+            old = shard.get(topic, nowhere)
             new = changed.get(old)
             if new is None:
                 new = changed[old] = self._placement(change(old.queues))
-            if new is not old:
-                self._move(topic, shard, old, new)
+                moved[old] = 0
+            if new is old:
+                continue
+            moved[old] += 1
+            if new is nowhere:
+                del shard[topic]
+            else:
+                shard[topic] = new
+        self._count(changed, moved)
 
     def _placement(self, queues: tuple[Queues, ...]) -> Placement:
         if not queues:
             return self._nowhere
-        return self._shared.get(queues) or Placement(queues)
+        found = self._shared.get(queues)
+        if found is None:
+            found = self._shared[queues] = Placement(queues)
+        return found
 
-    def _move(
-        self, topic: str, shard: dict[str, Placement], old: Placement, new: Placement
-    ) -> None:
-        if not new.topics and new is not self._nowhere:
-            new = self._shared.setdefault(new.queues, new)
-        new.topics += 1
-        old.topics -= 1
-        if not old.topics and old is not self._nowhere:
-            del self._shared[old.queues]
-        self.entries += len(new.queues) - len(old.queues)
-        if new is self._nowhere:
-            del shard[topic]
-        else:
-            shard[topic] = new
+    def _count(self, changed: dict[Placement, Placement], moved: dict[Placement, int]) -> None:
+        """Count moved topics, and forget placements that no topic has any more."""
+        for old, new in changed.items():
+            old.topics -= moved[old]
+            new.topics += moved[old]
+            self.entries += moved[old] * (len(new.queues) - len(old.queues))
+        for placement in {*changed, *changed.values()}:
+            if not placement.topics:
+                self._shared.pop(placement.queues, None)
 
     def _shard(self, topic: str) -> dict[str, Placement]:
         return self._shards[hash(topic) % _SHARDS]

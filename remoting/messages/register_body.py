@@ -38,8 +38,11 @@ INFLATED_MAX = FRAME_MAX
 TOPICS_MAX = 250_000
 """Topics of one registration."""
 
-PART_BYTES = 512 << 10
-"""Bytes of topics, by topic_size(), of one of the registrations by which a broker sends them."""
+PART_BYTES = 64 << 10
+"""Bytes of topics, by topic_size(), of one of the registrations by which a broker sends them.
+
+A name server that has started gets one of each broker at the same time.
+"""
 
 _EMPTY_SIZE = len(fastjson.dumps(TopicConfig("", 0, 0, 0, "", 0))) - len('""""0000')
 B = TypeVar("B", bound=Body)

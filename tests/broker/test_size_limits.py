@@ -3,6 +3,7 @@
 from congreve.base.steps import at_once
 from congreve.broker.config_parts import LimitsConfig
 from congreve.broker.metadata.name_rules import QUEUES_MAX, TOPIC_MAX
+from congreve.namesrv.broker_processor import SMALL_REGISTRATION
 from congreve.namesrv.config import NamesrvConfig
 from congreve.namesrv.routes import NAME_MAX
 from congreve.remoting.messages.bodies import (
@@ -21,6 +22,7 @@ from congreve.remoting.messages.register_body import (
     registration_steps,
     topic_size,
 )
+from congreve.remoting.transport.guard import SharedLimits
 from congreve.remoting.wire.frame import FRAME_MAX
 
 LARGEST = TopicConfig("\x01" * TOPIC_MAX, QUEUES_MAX, QUEUES_MAX, 7, "MULTI_TAG", 3)
@@ -56,6 +58,14 @@ def test_a_name_server_has_room_for_a_thousand_brokers() -> None:
     assert config.max_topics >= BROKERS * TOPICS_OF_BROKER
     assert config.max_brokers >= BROKERS
     assert LimitsConfig().max_topics <= config.max_topics
+
+
+def test_a_name_server_takes_a_part_of_each_of_a_thousand_brokers_at_once() -> None:
+    """Beyond these limits it closes connections."""
+    request = PART_BYTES + topic_size(TopicConfig("T" * TOPIC_MAX)) + 1_024
+    assert BROKERS * request <= SharedLimits().unfinished_bytes
+    assert BROKERS * request <= SharedLimits().unread_bytes
+    assert request <= SMALL_REGISTRATION
 
 
 def test_the_route_of_a_topic_on_a_thousand_brokers_fits_into_a_frame() -> None:

@@ -6,25 +6,35 @@ import json
 import struct
 import time
 import zlib
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from harness.name_server_peer import Peer
 from harness.slowness import limit_s
 
+from congreve.namesrv.broker_processor import TINY_REGISTRATION, BrokerProcessor
 from congreve.namesrv.config import NamesrvConfig
+from congreve.namesrv.kvconfig import KvConfig
+from congreve.namesrv.routes import RouteTable
 from congreve.namesrv.server import NameServer
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.register_body import (
     INFLATED_MAX,
     TOPICS_MAX,
     read_registration,
     write_registration,
 )
+from congreve.remoting.transport.connection import Connection
 
 from .registration import BODY, BROKER, ROUTE, VERSION, WRAPPER, register
 
@@ -228,3 +238,31 @@ async def test_a_registration_over_the_limit_leaves_no_partial_broker() -> None:
 )
 def test_one_pass_reads_what_the_tolerant_way_reads(text: bytes) -> None:
     assert read_registration(text, 401, compressed=False) == RegisterBrokerBody.decode(text)
+
+
+async def test_other_requests_wait_for_one_registration_however_many_there_are() -> None:
+    """Brokers register at the same time when their name server has started again."""
+    routes, turns = RouteTable(time.monotonic), 3
+    processor = BrokerProcessor(routes, KvConfig(None, NamesrvConfig()), Pieces())
+    handler = processor.handlers()[RequestCode.REGISTER_BROKER]
+    table = {f"{n:0100d}": TopicConfig(f"{n:0100d}") for n in range(TINY_REGISTRATION // 100)}
+    wrapper = TopicConfigSerializeWrapper(table, DataVersion(counter=1, timestamp=1))
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
+
+    async def registered(number: int) -> RemotingCommand:
+        fields = {**IDENTITY, "brokerName": f"b{number}", "brokerAddr": f"10.0.0.1:{number}"}
+        texts = {key: str(value) for key, value in fields.items()} | {"haServerAddr": "10.0.0.1:1"}
+        request = RemotingCommand(
+            code=RequestCode.REGISTER_BROKER, ext_fields=texts, body=body, version=401
+        )
+        answer = handler(request, cast(Connection, SimpleNamespace(closed=False)))
+        assert isinstance(answer, Awaitable)
+        return await answer
+
+    waiting = [asyncio.create_task(registered(number)) for number in range(50)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert len(routes.cluster_info().broker_addr_table) <= turns
+    answers = await asyncio.gather(*waiting)
+    assert {answer.code for answer in answers} == {0}
+    assert len(routes.cluster_info().broker_addr_table) == len(waiting)
