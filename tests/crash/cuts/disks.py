@@ -103,7 +103,11 @@ class CachingDisk(Disk):
         current = _clone(self._image, self._images / "current")
         command = [sys.executable, "-m", "cuts.write_cache", folder, self._image, current]
         self._cache = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment(),
         )
         self._await_answer()
         self._mount_ext4(folder / "disk")
@@ -123,8 +127,7 @@ class CachingDisk(Disk):
 class Disks:
     """Makes disks; they are mounted for this process and its children only.
 
-    The kernel removes their mounts and loop devices with the last of these processes, whatever ends
-    it. Raises NoDisksError.
+    A guard gives them back if this process dies. Raises NoDisksError.
     """
 
     def __init__(self, folder: Path, kind: type[Disk] = Disk, options: str = "") -> None:
@@ -138,6 +141,8 @@ class Disks:
         if maker is None or shutil.which(EXT4[0]) is None:
             raise NoDisksError("not installed: mkfs.xfs or mkfs.btrfs, and mkfs.ext4")
         _keep_mounts_private()
+        command = [sys.executable, "-m", "cuts.guard", self._folder]
+        self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, env=_environment())
         image = self._folder / "cloning"
         self._images = self._folder / "images"
         self._images.mkdir()
@@ -157,6 +162,7 @@ class Disks:
         for disk in self._disks:
             disk.unmount()
         _run("umount", str(self._images))
+        self._guard.communicate()
 
     def add(self) -> Disk:
         """A new disk, mounted in the folder."""
@@ -170,6 +176,11 @@ class Disks:
         self._disks.remove(disk)
         disk.unmount()
         shutil.rmtree(self._images / disk.path.name)
+
+
+def _environment() -> dict[str, str]:
+    """For programs of this package."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 
 
 def _keep_mounts_private() -> None:

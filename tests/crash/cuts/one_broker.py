@@ -39,7 +39,11 @@ def cut_broker(
     seed: int,
     environment: Mapping[str, str] | None = None,
 ) -> Cuts:
-    """Cut its power `cuts` times; after each the broker starts with what its disk had."""
+    """Cut its power `cuts` times; after each the broker starts with what its disk had.
+
+    After the last of several cuts each delayed message and transaction must come, and the store's
+    files must be whole. `environment` makes a broker that may lose anything.
+    """
     chance = random.Random(seed)
     acknowledged = lost = 0
     wrong: list[str] = []
@@ -60,6 +64,8 @@ def cut_broker(
                     lost += missing(runs.history, found, forgive=policy != "SYNC_FLUSH")
                     faults += runs.check(found)
                     wrong += [f"{backend} {policy} cut {number}: {each}" for each in faults]
+                if cuts > 1 and environment is None:
+                    wrong += runs.settle_and_stop()
         finally:
             disks.remove(disk)
     return Cuts(cuts, acknowledged, lost, wrong)
