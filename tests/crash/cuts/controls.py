@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -57,19 +57,22 @@ def without_syncs(folder: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library)}
 
 
-def cut_without_flushes(disks: Disks, backend: str, cuts: int) -> Cuts:
-    """Brokers on ext4 that never flushes the cache of its disk; each cut has a new one."""
-    found = [_cut_once(disks, backend, seed) for seed in range(cuts)]
+def cut_each_once(
+    disks: Disks, backend: str, cuts: int, environment: Mapping[str, str] | None = None
+) -> Cuts:
+    """Brokers that may lose anything, each on a new disk. One that does not start, or whose
+    disk cannot be mounted, is wrong."""
+    found = [_cut_once(disks, backend, seed, environment) for seed in range(cuts)]
     return Cuts(
         *(cuts, sum(each.acknowledged for each in found), sum(each.lost for each in found)),
         [fault for each in found for fault in each.wrong],
     )
 
 
-def _cut_once(disks: Disks, backend: str, seed: int) -> Cuts:
+def _cut_once(disks: Disks, backend: str, seed: int, environment: Mapping[str, str] | None) -> Cuts:
     try:
-        return cut_broker(disks, backend, "SYNC_FLUSH", 1, seed)
-    except (NoDisksError, RuntimeError) as error:  # ext4 or the broker has lost too much
+        return cut_broker(disks, backend, "SYNC_FLUSH", 1, seed, environment)
+    except (NoDisksError, OSError, RuntimeError) as error:
         return Cuts(1, 0, 0, [str(error)])
 
 

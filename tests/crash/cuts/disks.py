@@ -150,6 +150,11 @@ class Disks:
         _run(*CLONERS[maker], str(image))
         _run("mount", "-t", maker, "-o", "loop", str(image), str(self._images))
         image.unlink()  # the loop device keeps it
+        try:
+            self.remove(self.add())
+        except NoDisksError:
+            self.close()
+            raise
 
     def __enter__(self) -> Disks:
         return self
