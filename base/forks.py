@@ -3,17 +3,22 @@
 import os
 import weakref
 from collections.abc import Callable
+from types import MethodType
+from typing import cast
 
 
 class _Methods:
-    """The methods that each child calls, without those of objects that are gone.
+    """The method of each object that a child calls, without those of objects that are gone.
 
     There is one for the process, as Python's own list is, from which nothing can be taken back:
     a callback for each object would stay there after it.
     """
 
     def __init__(self) -> None:
-        self._living: set[weakref.WeakMethod[Callable[[], None]]] = set()
+        # No WeakMethod: that of Python 3.14 may complain while the interpreter ends.
+        self._living: weakref.WeakKeyDictionary[object, Callable[[object], None]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._is_registered = False
 
     def __len__(self) -> int:
@@ -23,20 +28,19 @@ class _Methods:
         if not self._is_registered:
             self._is_registered = True
             os.register_at_fork(after_in_child=self._call)
-        self._living.add(weakref.WeakMethod(method, self._living.discard))
+        bound = cast(MethodType, method)
+        self._living[bound.__self__] = bound.__func__
 
     def _call(self) -> None:
-        for weak in list(self._living):
-            method = weak()
-            if method is not None:
-                method()
+        for owner, method in list(self._living.items()):
+            method(owner)
 
 
 _METHODS = _Methods()
 
 
 def in_each_child(method: Callable[[], None]) -> None:
-    """Call a bound method in each child that fork() makes, for as long as its object lives.
+    """Call an object's method in each child that fork() makes, for as long as the object lives.
 
     A child has copies of all descriptors. While it keeps those of a lock or a listening socket,
     neither is free when the parent ends. The method only closes descriptors: the child has none of
