@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -272,6 +273,10 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     def is_slave(self) -> bool:
         """Whether brokerRole is SLAVE."""
         return self.broker_role == "SLAVE"
+
+    def account_folder(self, config_path: Path | None) -> str:
+        """The folder of the accounts' files: aclFolder, or that of broker.conf; empty without."""
+        return self.acl_folder or (str(config_path.parent) if config_path else "")
 
     @property
     def answers_wait(self) -> bool:

@@ -23,7 +23,9 @@ from congreve.console.topic_kinds import kind_of
 if TYPE_CHECKING:
     from congreve.broker.broker_conf import LoadedConfig
     from congreve.broker.config import BrokerConfig
+    from congreve.client.admin.client import AdminClient
     from congreve.remoting.messages.bodies import ClusterInfo
+    from congreve.remoting.messages.signature import Credentials
 
 NAME_SERVER_TIMEOUT_S = 3.0
 LEAST_FILES = 65_536
@@ -49,14 +51,16 @@ class Finding:
 class Doctor:
     """The checks of one machine, of the settings in `loaded` and of the store's folder.
 
-    `system` has the files of /proc/sys; `limit` is resource.getrlimit; `clock_state` is the result
-    of adjtimex(), or None where the system has none.
+    `conf` is the broker.conf; `system` has the files of /proc/sys; `limit` is
+    resource.getrlimit; `clock_state` is the result of adjtimex(), or None where the system has
+    none.
     """
 
     def __init__(
         self,
         loaded: LoadedConfig,
         *,
+        conf: Path | None = None,
         system: Path = Path("/proc/sys"),
         limit: Callable[[int], tuple[int, int]] = resource.getrlimit,
         clock_state: Callable[[], int | None] | None = None,
@@ -64,6 +68,8 @@ class Doctor:
     ) -> None:
         self._config = loaded.config
         self._unknown = loaded.unknown
+        self._conf = conf
+        self._credentials: Credentials | None = None  # those of the broker itself
         self._root = Path(loaded.config.store.root_dir)
         self._system = system
         self._limit = limit
@@ -79,8 +85,9 @@ class Doctor:
         yield from self._backend(folder)
         yield from self._limits()
         yield from self._clock()
+        lacking = list(self._own_account())
+        yield from lacking or self._accounts()
         yield from self._name_servers()
-        yield from self._accounts()
         yield from self._addresses()
         yield from self._port()
 
@@ -260,7 +267,29 @@ class Doctor:
                 "set it, or -n of `congreve broker`: clients find brokers there",
             )
         for address in addresses:
-            yield from _name_server(address, self._config)
+            yield from _name_server(address, self._config, self._credentials)
+
+    def _own_account(self) -> Iterator[Finding]:
+        """Reads the account with which the broker signs, and these checks after it."""
+        from congreve.base.clock import Clock
+        from congreve.broker.accounts.files import AccountFiles
+        from congreve.remoting.messages.signature import Credentials
+
+        config = self._config
+        if not config.acl_enable or not config.broker_access_key:
+            return
+        key = config.broker_access_key
+        folder = config.account_folder(self._conf)
+        try:
+            account = AccountFiles(folder, Clock()).load().by_key.get(key)
+        except CongreveError as error:
+            yield Finding("accounts", "fail", str(error), "correct the file")
+            return
+        if account is None:
+            found = f"brokerAccessKey={key} is not an account of the files in {folder}"
+            yield Finding("accounts", "fail", found, "name an administrator of these files")
+        else:
+            self._credentials = Credentials(access_key=key, secret_key=account.secret_key)
 
     def _accounts(self) -> Iterator[Finding]:
         """Foretells the start of a broker with aclEnable."""
@@ -295,7 +324,7 @@ class Doctor:
             return
         if is_held(str(self._root / "lock")):
             yield Finding("port", "ok", f"a broker is running with this store (port {port})")
-            yield from _log(self._config)
+            yield from _log(self._config, self._credentials)
             return
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -309,12 +338,11 @@ class Doctor:
         yield Finding("port", "ok", f"{port} is free")
 
 
-def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
-    from congreve.client.admin.sync import SyncAdminClient
-
+def _name_server(
+    address: str, config: BrokerConfig, credentials: Credentials | None
+) -> Iterator[Finding]:
     try:
-        with SyncAdminClient(address, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
-            info = admin.cluster_info()
+        info = asyncio.run(_cluster_of(address, credentials))
     except CongreveError as error:
         yield Finding(
             "name servers", "fail", f"{address}: {error}", "start it, or correct namesrvAddr"
@@ -325,8 +353,8 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
     if config.is_slave:
         group = brokers.get(config.broker_name)
         master = None if group is None else group.broker_addrs.get(0)
-        yield from _master(address, master, config)
-    yield from _lone_topics(address, info)
+        yield from _master(address, master, config, credentials)
+    yield from _lone_topics(address, info, credentials)
     if config.election.ha_mode != "classic" or config.listen_port == 0:
         return  # an election gives the numbers
     named = brokers.get(config.broker_name)
@@ -353,7 +381,9 @@ def _name_server(address: str, config: BrokerConfig) -> Iterator[Finding]:
         )
 
 
-def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[Finding]:
+def _master(
+    namesrv: str, master: str | None, config: BrokerConfig, credentials: Credentials | None
+) -> Iterator[Finding]:
     """Whether a slave can follow its master."""
     if master is None:
         found = f"{namesrv} has no master of {config.broker_name}"
@@ -362,7 +392,7 @@ def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[
     key = "mappedFileSizeCommitLog"
     mine = str(config.store.mapped_file_size_commit_log)
     try:
-        theirs = asyncio.run(_settings_of(namesrv, master)).get(key, mine)
+        theirs = asyncio.run(_settings_of(namesrv, master, credentials)).get(key, mine)
     except CongreveError as error:
         yield Finding("master", "warn", f"{master}: {error}", "its file sizes are unknown")
         return
@@ -373,11 +403,11 @@ def _master(namesrv: str, master: str | None, config: BrokerConfig) -> Iterator[
         yield Finding("master", "ok", f"{master} has segments of the same size")
 
 
-def _log(config: BrokerConfig) -> Iterator[Finding]:
+def _log(config: BrokerConfig, credentials: Credentials | None) -> Iterator[Finding]:
     """Whether the log of the running broker is damaged, and who can repair it."""
     namesrv = config.namesrv_addr or config.address
     try:
-        figures = asyncio.run(_figures_of(namesrv, config.address))
+        figures = asyncio.run(_figures_of(namesrv, config.address, credentials))
     except CongreveError as error:
         yield Finding("log", "warn", f"{config.address}: {error}", "its state is unknown")
         return
@@ -390,7 +420,9 @@ def _log(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding("log", "ok", found)
 
 
-def _lone_topics(namesrv: str, info: ClusterInfo) -> Iterator[Finding]:
+def _lone_topics(
+    namesrv: str, info: ClusterInfo, credentials: Credentials | None
+) -> Iterator[Finding]:
     """Topics of a cluster with several masters that one of them alone has."""
     for cluster, names in info.cluster_addr_table.items():
         masters = {
@@ -401,7 +433,7 @@ def _lone_topics(namesrv: str, info: ClusterInfo) -> Iterator[Finding]:
         if len(masters) < 2:
             continue
         try:
-            topics = asyncio.run(_topics_of(namesrv, masters, {*names, cluster}))
+            topics = asyncio.run(_topics_of(namesrv, masters, {*names, cluster}, credentials))
         except CongreveError as error:
             yield Finding("topics", "warn", f"{cluster}: {error}", "their places are unknown")
             continue
@@ -419,14 +451,27 @@ def _lone_topics(namesrv: str, info: ClusterInfo) -> Iterator[Finding]:
             yield Finding("topics", "ok", f"every topic of {cluster} is on several masters")
 
 
+def _client(namesrv: str, credentials: Credentials | None) -> AdminClient:
+    from congreve.client.admin.client import AdminClient
+
+    return AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S, credentials=credentials)
+
+
+async def _cluster_of(namesrv: str, credentials: Credentials | None) -> ClusterInfo:
+    async with _client(namesrv, credentials) as admin:
+        return await admin.cluster_info()
+
+
 async def _topics_of(
-    namesrv: str, masters: Mapping[str, str], own_names: Collection[str]
+    namesrv: str,
+    masters: Mapping[str, str],
+    own_names: Collection[str],
+    credentials: Credentials | None,
 ) -> dict[str, set[str]]:
     """The users' topics by broker."""
-    from congreve.client.admin.client import AdminClient
     from congreve.client.admin.reports import BrokerReports
 
-    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+    async with _client(namesrv, credentials) as admin:
         found = {name: await BrokerReports(admin, at).topics() for name, at in masters.items()}
     return {
         name: {each for each, of in topics.items() if kind_of(each, of.perm, own_names) == "normal"}
@@ -434,19 +479,19 @@ async def _topics_of(
     }
 
 
-async def _settings_of(namesrv: str, broker: str) -> dict[str, str]:
-    from congreve.client.admin.client import AdminClient
+async def _settings_of(
+    namesrv: str, broker: str, credentials: Credentials | None
+) -> dict[str, str]:
     from congreve.client.admin.reports import BrokerReports
 
-    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+    async with _client(namesrv, credentials) as admin:
         return await BrokerReports(admin, broker).settings()
 
 
-async def _figures_of(namesrv: str, broker: str) -> dict[str, str]:
-    from congreve.client.admin.client import AdminClient
+async def _figures_of(namesrv: str, broker: str, credentials: Credentials | None) -> dict[str, str]:
     from congreve.client.admin.reports import BrokerReports
 
-    async with AdminClient(namesrv, timeout_s=NAME_SERVER_TIMEOUT_S) as admin:
+    async with _client(namesrv, credentials) as admin:
         return await BrokerReports(admin, broker).runtime()
 
 
@@ -487,7 +532,7 @@ def doctor(conf: Path | None, namesrv: str | None, store: Path | None, output: s
 
     given = {"namesrvAddr": namesrv, "storePathRootDir": None if store is None else str(store)}
     overrides = {key: value for key, value in given.items() if value is not None}
-    findings = list(Doctor(load_config(conf, overrides)).findings())
+    findings = list(Doctor(load_config(conf, overrides), conf=conf).findings())
     if output == "json":
         import msgspec
 

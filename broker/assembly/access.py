@@ -47,7 +47,7 @@ class Access:
         self._config = config
         self._store = store
         self._clock = clock
-        folder = config.acl_folder or (str(config_path.parent) if config_path else "")
+        folder = config.account_folder(config_path)
         self.control: AccessControl | None = None
         if config.acl_enable:
             if not folder:
