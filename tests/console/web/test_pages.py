@@ -211,6 +211,9 @@ def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.No
         console.eventually("/groups?q=sharing", 'href="/groups/sharing"')
         text = console.eventually("/groups/sharing", "In flight")
         assert "Ready" in text and "Came again" in text
+        link = re.search(r'href="(/groups/sharing/members/[^"]+)"', text)
+        assert link is not None
+        assert "Not acknowledged" in console.eventually(link[1], "Queues that it pops")
 
 
 def test_a_member_and_its_running_info_are_shown(console: Console, node: congreve.Node) -> None:
