@@ -101,7 +101,7 @@ async def test_a_message_is_not_extended_while_it_is_acknowledged() -> None:
         assert pops.changed == []
 
 
-async def test_a_failed_acknowledgement_may_be_tried_again() -> None:
+async def test_11174_a_failed_acknowledgement_may_be_tried_again() -> None:
     pops = Pops()
     pops.fill(1)
     async with member(pops) as consumer:
@@ -244,7 +244,7 @@ async def test_after_the_last_attempt_a_message_is_a_dead_letter() -> None:
         assert sent.ext_fields["delayLevel"] == "-1"
 
 
-async def test_a_message_is_extended_while_its_listener_runs() -> None:
+async def test_7837_a_message_is_extended_while_its_listener_runs() -> None:
     pops = Pops()
     pops.fill(1)
     done = asyncio.Event()

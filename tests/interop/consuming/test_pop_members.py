@@ -178,6 +178,42 @@ def test_a_group_switches_between_pop_and_pull(
     assert popped[True] and popped[False], popped
 
 
+def test_what_is_out_comes_to_members_that_pull(
+    cluster: Cluster, java5: Driver, members: Members, topic: str, group: str
+) -> None:
+    members.mode("POP")
+    members.start(pop=True, failures=1)
+    sent = send(cluster, topic, 0, COUNT)
+    wait(lambda: len(members.bodies()) == COUNT)
+    members.stop()  # what it refused is out for ten seconds
+    members.ids.clear()
+    members.start(pop=False)
+    later = send(cluster, topic, COUNT, COUNT)
+    wait(lambda: members.bodies() == Counter(sent + later))
+    for each in members.seen():
+        assert not each["popped"] and each["topic"] == topic
+        assert each["times"] == (each["body"] in sent)
+    wait(lambda: "Consume Diff Total: 0" in progress(java5, cluster, group))
+
+
+def test_1137_9170_9145_members_pop_again_after_a_restart(
+    fragile: Cluster, java5: Driver, group: str
+) -> None:
+    fragile.create_topic(java5, "steady", queues=4)
+    members = Members(fragile, java5, "steady", group)
+    members.mode("POP")
+    members.start(pop=True)
+    members.start(pop=True)
+    sent = send(fragile, "steady", 0, COUNT)
+    wait(lambda: len(members.bodies()) == COUNT)
+    fragile.broker.kill()
+    fragile.broker.start()
+    sent += send(fragile, "steady", COUNT, COUNT)
+    wait(lambda: set(members.bodies()) == set(sent))
+    assert all(each["popped"] for each in members.seen())
+    members.stop()
+
+
 def test_what_a_pulling_member_sent_back_comes_to_pops(
     cluster: Cluster, members: Members, topic: str, group: str
 ) -> None:

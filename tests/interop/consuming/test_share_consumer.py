@@ -16,6 +16,7 @@ from harness.cluster import Cluster
 
 from congreve.base.errors import CongreveError
 from congreve.client import (
+    AdminClient,
     ConsumeFrom,
     ConsumeResult,
     Message,
@@ -145,6 +146,24 @@ async def test_an_extended_message_comes_once(cluster: Cluster, topic: str, grou
         assert not await consumer.receive(wait_s=0)
         await consumer.ack(message)
         assert await nothing_comes(consumer)
+
+
+async def test_the_dead_letter_is_the_message_that_was_extended(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    """RocketMQ's proxy buries the message at the beginning of the log instead."""
+    await send(cluster, topic, 8)
+    async with member(cluster, group, topic) as consumer:
+        messages = await take(consumer, 8)
+        extended = messages.pop(5)
+        await consumer.extend(extended)
+        await consumer.dead_letter(extended)
+        await consumer.ack(messages)
+        assert await nothing_comes(consumer)
+    async with AdminClient(cluster.namesrv.address) as admin:
+        (letter,) = await admin.dead_letters.newest(group)
+        assert letter.message.body == extended.body
+        assert letter.message.message_id == extended.message_id
 
 
 async def test_the_order_of_each_queue(cluster: Cluster, topic: str, group: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness.cluster import Cluster
 from harness.console import Console, eventually
 from harness.drivers import Driver, java5_driver
 
-from congreve.client import ShareConsumer
+from congreve.client import ConsumeFrom, ReceivedMessage, ShareConsumer, SyncShareConsumer
 
 KINDS = ("congreve",)
 EVERYWHERE = ("-c", servers.CLUSTER)
@@ -166,6 +167,50 @@ def test_a_deleted_group_leaves_no_retry_topic_of_pops(
     assert f"%RETRY%{group}_{topic}" in retries()
     mqadmin("deleteSubGroup", *EVERYWHERE, "-g", group, "-r", "true")
     assert not retries()
+
+
+def test_commands_about_a_group_that_pops(
+    mqadmin: Console, cluster: Cluster, named: tuple[str, str]
+) -> None:
+    topic, group = named
+    assert "success" in mqadmin("updateTopic", "-t", topic, "-r", "1", "-w", "1", *EVERYWHERE)
+    for number in range(8):
+        assert "SEND_OK" in mqadmin("sendMessage", "-t", topic, "-p", f"m{number}")
+    with SyncShareConsumer(
+        cluster.namesrv.address,
+        group=group,
+        topics={topic: "*"},
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+    ) as consumer:
+
+        def receive(*expected: str) -> list[ReceivedMessage]:
+            found: list[ReceivedMessage] = []
+            until(lambda: bool(found.extend(consumer.receive(wait_s=1)) or found))
+            assert [message.body.decode() for message in found] == list(expected)
+            return found
+
+        def progress(behind: int, out: int) -> None:
+            text = mqadmin("consumerProgress", "-g", group)
+            assert f"Consume Diff Total: {behind}" in text
+            assert f"Consume Inflight Total: {out}" in text
+
+        received = receive(*(f"m{number}" for number in range(8)))
+        progress(behind=8, out=8)
+        consumer.ack(received[:3])
+        progress(behind=5, out=5)
+        shown = mqadmin.members(group, topic)
+        assert "CONSUME_PASSIVELY" in shown
+        (client_id,) = re.findall(r"(?m)^(\S+) +\S+:\d+ ", shown)
+        status = mqadmin("consumerStatus", "-g", group, "-i", client_id)
+        assert "waitAckCount:5" in status
+        assert mqadmin("skipAccumulatedMessage", "-g", group, "-t", topic)
+        progress(behind=0, out=0)
+        assert "SEND_OK" in mqadmin("sendMessage", "-t", topic, "-p", "later")
+        consumer.ack(receive("later"))
+        progress(behind=0, out=0)
+        assert mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0")
+        consumer.ack(receive(*(f"m{number}" for number in range(8)), "later"))
+        progress(behind=0, out=0)
 
 
 def test_figures_of_all_brokers_are_exported(mqadmin: Console, tmp_path: Path) -> None:
