@@ -14,6 +14,7 @@ from congreve.broker.metrics.own_names import cpu_by_thread
 from congreve.engine.store import MessageStore
 from congreve.remoting.messages.codes import RequestCode
 
+from ..pop.popping import Member
 from ..tool import commit, config_of, running
 from .scrapes import get, of, scrape
 
@@ -191,7 +192,9 @@ async def test_the_error_for_a_metrics_port_in_use_names_it(tmp_path):
 
 
 async def test_the_grafana_board_asks_for_metrics_that_exist(tmp_path):
-    async with running(config(tmp_path)) as (_, broker):
+    async with running(config(tmp_path)) as (tool, broker):
+        await tool.create_topic("T")
+        await Member(tool).pop()
         _, text = await get(broker.config.metrics_port, "/metrics")
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     histograms = {

@@ -24,8 +24,9 @@ BOARD = DEPLOY / "grafana" / "congreve.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 QUIET = re.compile(
     r"dlq|send_back|rollback|commit_messages|finish_message|delay_message|timing|half|rpc_latency"
+    r"|_pop"
 )
-"""Metrics without a series until the broker has had such messages."""
+"""Metrics without a series until the broker has had such messages or requests."""
 
 
 def needs(name: str) -> pytest.MarkDecorator:
