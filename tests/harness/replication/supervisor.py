@@ -12,18 +12,23 @@ LOOK_S = 0.05
 
 
 class Supervisor:
-    """Watches brokers by name. `command` is for a shell that has BROKER in its environment: it
-    stops that broker."""
+    """Watches brokers by name, or by address. `command` is for a shell that has it in its
+    environment as `variable`: it stops that broker."""
 
     def __init__(
-        self, brokers: Mapping[str, BrokerServer], folder: Path, *, starts: bool = True
+        self,
+        brokers: Mapping[str, BrokerServer],
+        folder: Path,
+        *,
+        starts: bool = True,
+        variable: str = "BROKER",
     ) -> None:
         self._brokers = brokers
         self._folder = folder
         self._starts = starts
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch)
-        self.command = f"echo $BROKER >>{folder}/stopped && kill $(cat {folder}/$BROKER)"
+        self.command = f"echo ${variable} >>{folder}/stopped && kill $(cat {folder}/${variable})"
         for name in brokers:
             self._note(name)
 
