@@ -84,6 +84,8 @@ def roll(
     async def question(admin: AdminClient) -> Rows:
         names = brokers or sorted(await admin.masters(await chosen_cluster(admin, cluster)))
         rolling = _Roll(admin, MachineCommand(restart), since or 0, route_poll, timeout)
+        for name in names if is_applied else ():
+            await rolling.due(name)  # one that restarts is waited for
         rows = await rolling.plan(names)
         if is_applied:
             drained = [row["broker"] for row in rows if row["does"] == DRAINS]
@@ -141,7 +143,7 @@ class _Roll:
         """
         drained = DrainedBroker(self._admin, name)
         done: set[str] = set()
-        while due := [each for each in await self._due(name) if each.address not in done]:
+        while due := [each for each in await self.due(name) if each.address not in done]:
             place = due[0]
             await self._all_in_sync(drained)
             if place.number == MASTER_ID:
@@ -173,8 +175,18 @@ class _Roll:
 
         await self._until(is_so, f"{drained.name} has slaves that are not in sync")
 
-    async def _due(self, name: str) -> list[Place]:
-        return [each for each in await self._places(name) if await self._is_due(each)]
+    async def due(self, name: str) -> list[Place]:
+        """The brokers of a name that have not started since, slaves first. A broker that does not
+        answer is waited for."""
+        found: list[Place] = []
+
+        async def answer() -> bool:
+            places = await self._places(name)
+            found[:] = [each for each in places if await self._is_due(each)]
+            return True
+
+        await self._until(answer, f"{name} has no master, or a broker that does not answer,")
+        return found
 
     async def _places(self, name: str) -> list[Place]:
         """Slaves first, the master last."""
@@ -182,7 +194,8 @@ class _Roll:
         return [Place(name, number, at) for number, at in sorted(addresses.items(), reverse=True)]
 
     async def _is_due(self, place: Place) -> bool:
-        return not self._since_ms or await self._booted_ms(place.address) <= self._since_ms
+        booted_ms = await self._booted_ms(place.address)
+        return not self._since_ms or booted_ms <= self._since_ms
 
     async def _booted_ms(self, address: str) -> int:
         return int((await BrokerReports(self._admin, address).runtime())["bootTimestamp"])

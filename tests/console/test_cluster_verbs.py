@@ -374,8 +374,6 @@ def test_a_roll_that_is_killed_at_a_step_and_repeated_has_the_same_end(
         assert any(step in line for line in process.stderr)
         process.kill()
         process.communicate(timeout=60)
-        while not servers.accepts(two.brokers["a"].port):
-            time.sleep(0.05)
         two.rows(*arguments)
         assert set(supervisor.stopped()) == {"a"}
     assert two.sends() == ["open", "open"]
