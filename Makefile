@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-threads bench-spark \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-threads soak-damage bench-spark \
 	clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -155,6 +155,10 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
+
+# FAULTS places of damage in the files of one store, half of them while it runs.
+soak-damage: $(VENV)/.dev
+	$(BIN)/pytest tests/crash/damage/test_damage_campaign.py --kill-rounds=$(or $(FAULTS),1000)
 
 # Every state of pairs, and of elected groups within the large bounds, in two processes; writes docs/proof.md.
 soak-states: $(VENV)/.dev

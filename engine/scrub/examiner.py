@@ -147,9 +147,9 @@ class LogExaminer:
         return data[: scanner.position - begin] if scanner.position <= end else b""
 
     def read(self, file: File, size: int, at: int) -> bytes:
-        """`size` bytes of a file; zeros for a page that the disk cannot read."""
+        """`size` bytes of a file; zeros for a page that the disk cannot read, or does not have."""
         try:
-            return self._files.read(file, size, at)
+            return self._files.read(file, size, at).ljust(size, b"\0")
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
@@ -157,7 +157,7 @@ class LogExaminer:
         while size > 0:
             length = min(PAGE - at % PAGE, size)
             try:
-                pieces.append(self._files.read(file, length, at))
+                pieces.append(self._files.read(file, length, at).ljust(length, b"\0"))
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
