@@ -23,8 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
-GROUP = "CONGREVE_CLI"
-"""The group of the producers and consumers of commands."""
 _META = "congreve.console.connection"
 
 

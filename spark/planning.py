@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from congreve.records.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from congreve.spark.errors import DataLossError, OptionError
 from congreve.spark.offsets import (
     EARLIEST,
@@ -126,7 +127,11 @@ def chosen_queues(source: Queues, selection: Selection, *, partly: bool = False)
     found = {topic: source.queues(topic) for topic in selection.topics}
     missing = [topic for topic, queues in found.items() if not queues]
     if missing and not (partly and len(missing) < len(found)):
-        known = source.topics()
+        known = [
+            topic
+            for topic in source.topics()
+            if not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        ]
         shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
         raise OptionError(
             f"option {selection.option} names topic {missing[0]!r}, which does not exist; "

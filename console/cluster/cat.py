@@ -16,10 +16,11 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.subscription import Sql
 from congreve.client.transport.route import MASTER_ID
 from congreve.console.cluster.send import lines, send_bodies, stdin
-from congreve.console.connection import GROUP, cluster_options, connection
+from congreve.console.connection import cluster_options, connection
 from congreve.console.option_types import Time
 from congreve.console.report import output_option, print_json, shown_time
 from congreve.records.filter.kinds import ALL
+from congreve.records.message.topics import COMMAND_GROUP
 
 IDLE_S = 0.2
 
@@ -192,7 +193,7 @@ async def _print(
     namesrv: str, topic: str, wanted: Wanted, show: Callable[[ReceivedMessage], None]
 ) -> None:
     printed = 0
-    async with PullConsumer(namesrv, group=GROUP, **connection()) as consumer:
+    async with PullConsumer(namesrv, group=COMMAND_GROUP, **connection()) as consumer:
         async for message in _messages(consumer, topic, wanted):
             show(message)
             printed += 1

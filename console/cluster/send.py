@@ -15,9 +15,10 @@ from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
 from congreve.client.results import SendResult
-from congreve.console.connection import GROUP, cluster_options, connection
+from congreve.console.connection import cluster_options, connection
 from congreve.console.option_types import KeyValue, Pairs, Time
 from congreve.console.report import output_option, print_json
+from congreve.records.message.topics import COMMAND_GROUP
 
 READ_BYTES = 64 * 1024
 
@@ -125,7 +126,7 @@ def send_bodies(
     alone = bool(pattern.delay_level or pattern.deliver_ms) or pattern.priority is not None
     sent = 0
     # A sync producer, because reading stdin would block the event loop of an async one.
-    with SyncProducer(namesrv, group=GROUP, **connection()) as producer:
+    with SyncProducer(namesrv, group=COMMAND_GROUP, **connection()) as producer:
         chosen = None if queue is None else _queue(producer, pattern.topic, queue)
         try:
             for bodies in groups:

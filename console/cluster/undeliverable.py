@@ -12,10 +12,10 @@ from congreve.client.admin.queue_reader import QueueReader, readers
 from congreve.client.errors import RouteNotFoundError
 from congreve.client.message import Message
 from congreve.client.received import ReceivedMessage
-from congreve.console.connection import GROUP, ask, cluster_options, connection
+from congreve.console.connection import ask, cluster_options, connection
 from congreve.console.report import Rows, output_option, show, shown_body, shown_time
 from congreve.records.message.properties import NAMES, REAL_QUEUE_ID, REAL_TOPIC
-from congreve.records.message.topics import UNDELIVERABLE_TOPIC
+from congreve.records.message.topics import COMMAND_GROUP, UNDELIVERABLE_TOPIC
 
 
 @click.group(help="Show delayed messages that were set aside, and send them again.")
@@ -67,7 +67,7 @@ def resend(places: tuple[str, ...], every: bool, topic: str, namesrv: str, outpu
     async def question(admin: AdminClient) -> Rows:
         rows: Rows = []
         left = set(places)
-        async with Producer(namesrv, group=GROUP, **connection()) as producer:
+        async with Producer(namesrv, group=COMMAND_GROUP, **connection()) as producer:
             for reader in await _readers(admin):
                 async for message in _chosen(reader, places):
                     sent = await producer.send(_plain(message, topic))

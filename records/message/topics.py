@@ -50,6 +50,8 @@ SYSTEM_GROUPS = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
+#: The group of the `congreve` command's producers and consumers.
+COMMAND_GROUP = "CONGREVE_CLI"
 #: The group whose offsets on the half and op topics are the end of completed transactions.
 TRANS_GROUP = SYSTEM_GROUP_PREFIX + "TRANS"
 
@@ -97,7 +99,7 @@ def is_system_topic(topic: str) -> bool:
 
 def is_system_group(group: str) -> bool:
     """Whether a group is RocketMQ's own or Congreve's by its name."""
-    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+    return group in (*SYSTEM_GROUPS, COMMAND_GROUP) or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def retry_topic(group: str) -> str:
