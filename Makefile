@@ -23,10 +23,10 @@ $(VENV)/.base: pyproject.toml
 	$(BIN)/pip install --quiet --upgrade "setuptools>=77" "Cython>=3.2,<4"
 	touch $@
 
-# What tests start besides the toolchains, and the C library of the io_uring backend, where this
-# machine lets us install them; without them parts are left out. The stamp names those that are
+# What tests start besides the toolchains, and the C libraries of the io_uring backend and of HTTP/2,
+# where this machine lets us install them; without them parts are left out. The stamp names those that are
 # missing. RUNLEVEL keeps a package from starting its service.
-PACKAGES := liburing-dev etcd-server chromium chromium-driver prometheus xfsprogs
+PACKAGES := liburing-dev libnghttp2-dev etcd-server chromium chromium-driver prometheus xfsprogs
 deps: build/.deps
 build/.deps:
 	mkdir -p build

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,10 @@ COMPILE_ARGS = (
 )
 # Folders whose modules need a C library. Where its header is missing they are left out, with a
 # line that says so.
-LIBRARIES = {Path("io_backends/uring"): "uring"}
+LIBRARIES = {
+    Path("io_backends/uring"): ("uring", "liburing.h"),
+    Path("remoting/http2"): ("nghttp2", "nghttp2/nghttp2.h"),
+}
 DIRECTIVES = {
     "language_level": "3",
     "boundscheck": DEBUG,
@@ -66,11 +70,11 @@ def make_link(link: Path, source: Path) -> None:
 
 
 @cache
-def has_header(library: str) -> bool:
+def has_header(library: str, header: str) -> bool:
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     found = subprocess.run(
         [*compiler, "-E", "-x", "c", "-"],
-        input=f"#include <lib{library}.h>\n".encode(),
+        input=f"#include <{header}>\n".encode(),
         capture_output=True,
         check=False,
     )
@@ -82,14 +86,30 @@ def has_header(library: str) -> bool:
     return found.returncode == 0
 
 
+@cache
 def link_args(library: str) -> list[str]:
-    """Its static archive where there is one, so that a wheel needs nothing of the machine."""
+    """Its static archive where one can be linked here, so that a wheel needs nothing of the
+    machine. Debian's archive of nghttp2 is for programs only.
+    """
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     archive = f"lib{library}.a"
     found = subprocess.run(
         [*compiler, f"-print-file-name={archive}"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    return [found] if os.path.isabs(found) else [f"-l{library}"]
+    return [found] if os.path.isabs(found) and is_for_modules(found) else [f"-l{library}"]
+
+
+def is_for_modules(archive: str) -> bool:
+    """Whether a shared object can be linked of the archive."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    with tempfile.TemporaryDirectory() as folder:
+        all_of_it = ["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive"]
+        linked = subprocess.run(
+            [*compiler, "-shared", *all_of_it, "-o", f"{folder}/all.so"],
+            capture_output=True,
+            check=False,
+        )
+    return linked.returncode == 0
 
 
 def packages() -> list[str]:
@@ -112,13 +132,13 @@ def extensions() -> list[Extension]:
             depends=[str(header) for header in sorted(source.parent.glob("*.h"))],
             extra_compile_args=COMPILE_ARGS,
             extra_link_args=(
-                link_args(LIBRARIES[source.parent]) if source.parent in LIBRARIES else []
+                link_args(LIBRARIES[source.parent][0]) if source.parent in LIBRARIES else []
             ),
         )
         for package, folder in PACKAGE_DIR.items()
         for source in sorted(Path(folder).rglob("*.pyx"))
         if not CLIENT_ONLY or any(map(source.match, PORTABLE))
-        if source.parent not in LIBRARIES or has_header(LIBRARIES[source.parent])
+        if source.parent not in LIBRARIES or has_header(*LIBRARIES[source.parent])
     ]
     if not found:
         raise SystemExit("no .pyx found: is this an sdist without its sources?")

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from congreve.base.byte_buffer cimport ByteBuffer
+from congreve.remoting.lanes.http2 cimport Http2Session, Http2Sessions
 from congreve.remoting.lanes.mailbox cimport MailboxEntry
 from congreve.remoting.tls.sessions cimport TlsSessions
 
@@ -10,6 +11,7 @@ cdef enum:
     LISTENERS_MAX = 32
     COPIED_MAX = 32 * 1024  # bytes of a stash that may be copied in front of the next bytes
     PIECE = 32 * 1024   # kept bytes sent at once; other connections are served between two pieces
+    OUTPUT_SIZE = 64 * 1024     # bytes of HTTP/2 that are sent at once
 
 
 # One connection. Only the lane's thread changes it; the loop reads `id`, `received` and `unsent`.
@@ -23,6 +25,9 @@ cdef struct LaneConnection:
     int64_t accepted_ms         # when it was accepted; 0: its first frame has come
     int64_t opened_ms           # when its handshake began; 0: it is complete, or none began
     bint again                  # the session may have bytes that epoll does not report
+    bint unframed               # its first bytes will tell whether it is HTTP/2
+    Http2Session *http2         # NULL: its bytes are frames
+    int64_t held                # bytes of incomplete messages that the session has
     bint closing                # it is closed when all is sent
     bint paused                 # the loop has paused reading
     bint peer_slow              # its peer does not read, so the lane does not read either
@@ -44,15 +49,26 @@ cdef struct LaneConnection:
     int64_t received            # bytes of all WRITE entries so far
 
 
-# Whether no more of the connection's bytes may be read now.
-cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
+# Whether no more frames of the connection may be served now.
+cdef inline bint may_not_serve(const LaneConnection *connection) noexcept nogil:
     return (connection.paused or connection.peer_slow or connection.mailbox_full
             or connection.resting or connection.without_room or connection.ordered)
 
 
+# Whether no more of the connection's bytes may be read now. What HTTP/2 says about streams is read
+# while frames wait.
+cdef inline bint may_not_read(const LaneConnection *connection) noexcept nogil:
+    return connection.resting if connection.http2 != NULL else may_not_serve(connection)
+
+
+# Whether bytes wait that the socket did not take.
+cdef inline bint has_output(const LaneConnection *connection) noexcept nogil:
+    return connection.out.at < connection.out.used
+
+
 # Whether the connection reads a frame into its stash.
 cdef inline bint has_large_frame(const LaneConnection *connection) noexcept nogil:
-    return connection.stash.used > COPIED_MAX
+    return connection.http2 == NULL and connection.stash.used > COPIED_MAX
 
 
 # What the first byte of a connection says.
@@ -72,6 +88,8 @@ cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil
 
 cdef class ConnectionTable:
     cdef TlsSessions tls        # None: no connection is encrypted
+    cdef Http2Sessions http2    # None: all bytes are frames
+    cdef uint8_t *output        # OUTPUT_SIZE bytes, for HTTP/2
     cdef int64_t idle_ms
     cdef int64_t first_frame_ms
     cdef int64_t frame_timeout_ms
@@ -113,15 +131,30 @@ cdef class ConnectionTable:
     # sets `size`. The buffer is `input`, which has `size` bytes, or the stash.
     cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
                           int64_t *size) noexcept nogil
-    # Sends bytes, and keeps those that the socket does not accept now. Returns 0 or the errno.
+    # Sends whole frames, and keeps bytes that the socket does not accept now. Returns 0 or the
+    # errno.
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil
-    # Keeps the bytes of an entry to send, in the entry's own memory. False for PIECE or less, and
-    # when bytes are unsent.
+    # Keeps the bytes of an entry to send, in the entry's own memory. False for PIECE or less, when
+    # bytes are unsent, and for HTTP/2.
     cdef bint keep(self, LaneConnection *connection, MailboxEntry *entry) noexcept nogil
+    # Begins a session of HTTP/2. False without memory.
+    cdef bint begin_http2(self, LaneConnection *connection) noexcept nogil
+    # Gives bytes to the session, and appends whole frames to `frames`. Returns 0 or the errno.
+    cdef int receive_http2(self, LaneConnection *connection, const uint8_t *data, int64_t length,
+                           int64_t now_ms, ByteBuffer *frames) noexcept nogil
+    # Sends what the session has to send. Returns 0 or the errno.
+    cdef int flush_http2(self, LaneConnection *connection) noexcept nogil
+    cdef void count_held(self, LaneConnection *connection) noexcept nogil
+    # Adds whole frames to those that wait. False without memory.
+    cdef bint keep_frames(self, LaneConnection *connection,
+                          const ByteBuffer *frames) noexcept nogil
+    # Transmits bytes, and keeps those that the socket does not accept now. Returns 0 or the errno.
+    cdef int write(self, LaneConnection *connection, const uint8_t *data,
+                   int64_t length) noexcept nogil
     # Sends at most PIECE of the kept bytes. Returns 0 or the errno.
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil
-    # Returns the connection with the largest stash; NULL if all are empty.
+    # Returns the connection with the most bytes of incomplete frames; NULL if none has any.
     cdef LaneConnection *largest(self) noexcept nogil
     # Frees the stash.
     cdef void drop_stash(self, LaneConnection *connection) noexcept nogil

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from typing import Self, final
 
+from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.tls.sessions import TlsSessions
 
 def next_id(id: int) -> int: ...
@@ -14,6 +15,7 @@ class ConnectionTable:
         first_frame_s: float,
         frame_timeout_s: float,
         frame_bytes_per_s: float,
+        http2: Http2Sessions | None = None,
     ) -> Self: ...
     @property
     def unfinished_bytes(self) -> int: ...

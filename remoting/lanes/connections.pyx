@@ -2,12 +2,13 @@
 
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, ENOMEM, errno
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 from congreve.base.atomic cimport store_relaxed
 from congreve.base.byte_buffer cimport append_bytes, make_room, release
 from congreve.remoting.lanes cimport entry_kinds, sockets
+from congreve.remoting.lanes.http2 cimport Http2Sessions
 
 cdef enum:
     TLS_HANDSHAKE = 0x16        # the first byte of every connection with TLS
@@ -18,9 +19,16 @@ cdef int64_t IDS = (<int64_t> 1 << 62) - 1
 
 cdef uint32_t wanted_events(const LaneConnection *connection) noexcept nogil:
     cdef uint32_t events = 0 if may_not_read(connection) else sockets.EPOLLIN
-    if connection.unsent or (events and connection.again):
+    if has_output(connection) or (events and connection.again):
         events |= sockets.EPOLLOUT
     return events
+
+
+cdef inline void count_unsent(LaneConnection *connection) noexcept nogil:
+    cdef int64_t unsent = connection.out.used - connection.out.at
+    if connection.http2 != NULL:
+        unsent += connection.http2.unsent
+    store_relaxed(&connection.unsent, unsent)
 
 
 cpdef int64_t next_id(int64_t id) noexcept nogil:
@@ -37,8 +45,12 @@ cdef class ConnectionTable:
     """
 
     def __cinit__(self, TlsSessions tls, double idle_s, double first_frame_s,
-                  double frame_timeout_s, double frame_bytes_per_s):
-        self.tls = tls
+                  double frame_timeout_s, double frame_bytes_per_s, Http2Sessions http2=None):
+        self.tls, self.http2 = tls, http2
+        if http2 is not None:
+            self.output = <uint8_t *> malloc(OUTPUT_SIZE)
+            if self.output == NULL:
+                raise MemoryError()
         self.idle_ms = <int64_t> (idle_s * 1000)
         self.first_frame_ms = <int64_t> (first_frame_s * 1000)
         self.frame_timeout_ms = <int64_t> (frame_timeout_s * 1000)
@@ -50,6 +62,7 @@ cdef class ConnectionTable:
         for place in range(0, self.places, <int32_t> BLOCK):
             free(self.blocks[place // BLOCK])
         free(self.free_places)
+        free(self.output)
 
     cdef LaneConnection *at(self, int32_t place) noexcept nogil:
         return &self.blocks[place // BLOCK][place % BLOCK]
@@ -83,6 +96,7 @@ cdef class ConnectionTable:
         connection.active_ms = connection.accepted_ms = now_ms
         connection.opened_ms = 0
         connection.undecided = self.tls is not None
+        connection.unframed = self.http2 is not None
         connection.mark = 0
         store_relaxed(&connection.received, 0)
         connection.of_sink = NULL
@@ -131,6 +145,11 @@ cdef class ConnectionTable:
         return connection
 
     cdef void close(self, LaneConnection *connection, bint clean) noexcept nogil:
+        if connection.http2 != NULL:
+            self.http2.end(connection.http2)
+            connection.http2 = NULL
+            self.unfinished_bytes -= connection.held
+            connection.held = 0
         if connection.session != NULL:
             self.tls.end(connection.session, clean)
             connection.session = NULL
@@ -176,10 +195,17 @@ cdef class ConnectionTable:
         return step if step >= 0 else -errno
 
     cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil:
-        cdef int64_t more_ms = connection.stash.used // self.frame_bytes_a_ms
+        cdef bint blocked = may_not_serve(connection)
+        cdef int64_t more_ms = (connection.stash.used + connection.held) // self.frame_bytes_a_ms
         if connection.fd < 0:
             return entry_kinds.OPENED
-        if not connection.events & sockets.EPOLLIN:
+        if connection.http2 != NULL:
+            connection.stashed_ms = now_ms  # its stash has whole frames
+            if connection.http2.partial_since_ms and (
+                now_ms - connection.http2.partial_since_ms > self.frame_timeout_ms + more_ms
+            ):
+                return entry_kinds.CUT_LATE
+        if blocked or not connection.events & sockets.EPOLLIN:
             connection.stashed_ms = now_ms  # while reading is paused, no frame is late
             if connection.accepted_ms:
                 connection.accepted_ms = now_ms
@@ -232,10 +258,53 @@ cdef class ConnectionTable:
             memcpy(input, stash.data, stash.used)
         return input
 
+    cdef bint begin_http2(self, LaneConnection *connection) noexcept nogil:
+        connection.http2 = self.http2.begin(connection.id)
+        return connection.http2 != NULL
+
+    cdef int receive_http2(self, LaneConnection *connection, const uint8_t *data, int64_t length,
+                           int64_t now_ms, ByteBuffer *frames) noexcept nogil:
+        cdef int error = self.http2.receive(
+            connection.http2, data, length, now_ms, may_not_serve(connection), frames
+        )
+        self.count_held(connection)
+        return error
+
+    cdef void count_held(self, LaneConnection *connection) noexcept nogil:
+        self.unfinished_bytes += connection.http2.held - connection.held
+        connection.held = connection.http2.held
+
+    cdef bint keep_frames(self, LaneConnection *connection,
+                          const ByteBuffer *frames) noexcept nogil:
+        cdef int64_t before = connection.stash.size
+        cdef bint fits = append_bytes(&connection.stash, frames.data, frames.used)
+        self.unfinished_bytes += connection.stash.size - before
+        return fits
+
+    cdef int flush_http2(self, LaneConnection *connection) noexcept nogil:
+        cdef int64_t length = 1
+        cdef int error = 0
+        if not may_not_serve(connection):
+            self.http2.open_window(connection.http2)
+        while length > 0 and not error and not has_output(connection):
+            length = self.http2.next_bytes(connection.http2, self.output, OUTPUT_SIZE)
+            if length > 0:
+                error = self.write(connection, self.output, length)
+        count_unsent(connection)
+        return <int> -length if length < 0 else error
+
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil:
+        cdef int error
+        if connection.http2 == NULL:
+            return self.write(connection, data, length)
+        error = self.http2.answer(connection.http2, data, length)
+        return error if error else self.flush_http2(connection)
+
+    cdef int write(self, LaneConnection *connection, const uint8_t *data,
+                   int64_t length) noexcept nogil:
         cdef int64_t step
-        while length and connection.out.at == connection.out.used:
+        while length and not has_output(connection):
             step = self.transmit(connection, data, length)
             if step >= 0:
                 data += step
@@ -246,11 +315,11 @@ cdef class ConnectionTable:
                 return <int> -step
         if length and not append_bytes(&connection.out, data, length):
             return ENOMEM
-        store_relaxed(&connection.unsent, connection.out.used - connection.out.at)
+        count_unsent(connection)
         return 0
 
     cdef bint keep(self, LaneConnection *connection, MailboxEntry *entry) noexcept nogil:
-        if entry.size <= PIECE or connection.unsent:
+        if entry.size <= PIECE or connection.unsent or connection.http2 != NULL:
             return False
         release(&connection.out)
         connection.out.data, entry.data = entry.data, NULL
@@ -267,9 +336,11 @@ cdef class ConnectionTable:
             out.at += step
         elif step != -EAGAIN and step != -EINTR:
             return <int> -step
-        store_relaxed(&connection.unsent, out.used - out.at)
-        if not connection.unsent:
+        if not has_output(connection):
             release(out)
+            if connection.http2 != NULL:
+                return self.flush_http2(connection)
+        count_unsent(connection)
         return 0
 
     cdef LaneConnection *largest(self) noexcept nogil:
@@ -278,8 +349,9 @@ cdef class ConnectionTable:
         cdef int32_t place
         for place in range(self.places):
             connection = self.at(place)
-            if connection.stash.size and (
-                found == NULL or connection.stash.size > found.stash.size
+            if connection.stash.size + connection.held and (
+                found == NULL
+                or connection.stash.size + connection.held > found.stash.size + found.held
             ):
                 found = connection
         return found

@@ -13,6 +13,9 @@ cdef enum EntryToLoop:
     CUT_PLAIN
     HANDED_OVER
     FENCED
+    CALL
+    CALL_CLOSED
+    CALL_ENDED
     OF_SINK             # and all higher numbers
 
 cdef enum EntryToLane:
@@ -23,6 +26,7 @@ cdef enum EntryToLane:
     RESUME
     HANDLED
     NOTIFY_WRITABLE
+    REPLY
     ROOM                # the loop's mailbox has room again
     FENCE
     STOP_LISTENING

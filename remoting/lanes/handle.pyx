@@ -23,7 +23,8 @@ class Kind(enum.IntEnum):
     OPENED = entry_kinds.OPENED
     """data: the packed address, number: the port, above its 16 bits the listener's place."""
     FRAME = entry_kinds.FRAME
-    """data: a whole frame; number: 1 where handled() must follow."""
+    """data: a whole frame; number: 1 where handled() must follow, and 2 if it is of a call of
+    HTTP/2."""
     CLOSED = entry_kinds.CLOSED
     """number: the errno, 0 if the peer or the loop closed the connection."""
     UNWRITABLE = entry_kinds.UNWRITABLE
@@ -47,6 +48,12 @@ class Kind(enum.IntEnum):
     int, from which the lane reads what the loop has decrypted."""
     FENCED = entry_kinds.FENCED
     """The lane has passed a fence; number: the number given to fence()."""
+    CALL = entry_kinds.CALL
+    """A message of a call of HTTP/2; number: its stream, data: metadata and message (call.py)."""
+    CALL_CLOSED = entry_kinds.CALL_CLOSED
+    """The peer sends no more messages of the call; number: its stream."""
+    CALL_ENDED = entry_kinds.CALL_ENDED
+    """The peer has cancelled a call that was not answered; number: its stream."""
     OF_SINK = entry_kinds.OF_SINK
     """The sink's entries have this kind and higher ones."""
 
@@ -91,6 +98,14 @@ cdef class LaneHandle:
             return
         if not self.to_lane.post(entry_kinds.WRITE, connection, &view[0], view.shape[0], 0, True):
             raise MemoryError(f"no memory for an answer of {view.shape[0]} bytes")
+
+    def reply(self, int64_t connection, int32_t stream, data):
+        """Answer a call of HTTP/2 with `data`, as call.py lays it out. Raises MemoryError."""
+        cdef const uint8_t[::1] view = data
+        if not self.to_lane.post(
+            entry_kinds.REPLY, connection, &view[0], view.shape[0], stream, True
+        ):
+            raise MemoryError(f"no memory for a reply of {view.shape[0]} bytes")
 
     def unsent(self, int64_t connection, int64_t written):
         """Bytes that the peer has not read yet, of the loop's `written` ones and the sink's."""

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.remoting.lanes.busy_poll cimport BusyPoll
 from congreve.remoting.lanes.connections cimport ConnectionTable, LaneConnection, Listeners
 from congreve.remoting.lanes.handle cimport LaneHandle
@@ -40,6 +41,7 @@ cdef class Lane:
     cdef readonly LaneHandle handle
     """The event loop's end of the lane."""
     cdef uint8_t *input
+    cdef ByteBuffer frames      # of the calls that one read brought
     cdef int64_t now_ms
     cdef int64_t turn_left      # bytes that this turn may still read
     cdef BusyPoll busy_poll         # sinks ask its is_allowed()
@@ -72,6 +74,10 @@ cdef class Lane:
     cdef void read(self, LaneConnection *connection) noexcept nogil
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil
+    cdef void take_http2(self, LaneConnection *connection, const uint8_t *data,
+                         int64_t length) noexcept nogil
+    cdef void flush_http2(self, LaneConnection *connection) noexcept nogil
+    cdef void leave_http2(self) noexcept nogil
     cdef void write_out(self, LaneConnection *connection) noexcept nogil
     cdef void count_unsent(self, LaneConnection *connection) noexcept nogil
     cdef void resume(self, LaneConnection *connection) noexcept nogil

@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from typing import Any, Self, final
 
 from congreve.remoting.lanes.handle import LaneHandle
+from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.tls.sessions import TlsSessions
 
 class LaneSink:
@@ -23,6 +24,7 @@ class Lane:
         entries_max: int = 16384,
         entry_bytes_max: int = ...,
         tls: TlsSessions | None = None,
+        http2: Http2Sessions | None = None,
     ) -> Self: ...
     @property
     def handle(self) -> LaneHandle: ...

@@ -12,7 +12,9 @@ neither may block:
   connection has; receive() and transmit() move its bytes, and return what a socket's recv and send
   do, an error as a negative errno; close() ends it. What they read are bytes of frames, so that
   nothing above knows of the transport. There are the socket itself, a session of TLS
-  (remoting/tls/sessions.pyx), and one end of a pair of sockets where the loop decrypts.
+  (remoting/tls/sessions.pyx), and one end of a pair of sockets where the loop decrypts. On any of
+  them there may be a session of HTTP/2 (http2.pyx), which makes frames of calls, and messages of
+  the frames that answer; it has calls for the loop, too.
 - Sinks, LaneSink: what serves the frames. take() takes whole frames from the bytes of one
   connection, in their order, and answers with put() or gives a frame to the loop with pass_frame();
   what it does not take comes again with the bytes after it. A frame that later ones must not
@@ -28,6 +30,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from congreve.base.atomic cimport store_relaxed
+from congreve.base.byte_buffer cimport release
 from congreve.base.clock cimport monotonic_ns
 from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.busy_poll cimport BusyPoll, lost_cores
@@ -35,9 +38,11 @@ from congreve.remoting.lanes.connections cimport (
     Listeners,
     Opening,
     has_large_frame,
-    may_not_read,
+    has_output,
+    may_not_serve,
     wanted_events,
 )
+from congreve.remoting.lanes.http2 cimport Http2Sessions
 from congreve.remoting.tls.sessions cimport TlsSessions
 from congreve.remoting.wire.frame cimport FRAME_BAD, FRAME_PARTIAL, Frame, FrameStatus, next_frame
 
@@ -45,6 +50,7 @@ cdef enum:
     INPUT_SIZE = 512 * 1024     # of the read buffer of all connections
     TURN_BYTES = 256 * 1024     # read in one turn, after which large frames wait for the next
     LARGE_READ = 128 * 1024     # bytes of a large frame that are read at once
+    FRAMES_KEPT = 1024 * 1024   # bytes of the frames of calls whose memory is kept
     LATE_READ = 16 * 1024       # bytes that other connections may read after TURN_BYTES
     SMALL_CHUNK = 2048          # the lane polls after one: its peer probably waits for the answer
     HIGH_WATER = 1024 * 1024    # unsent bytes at which the lane stops reading
@@ -104,21 +110,25 @@ cdef class Lane:
     `first_frame_s`, and when a later one is not after `frame_timeout_s`; either has one more second
     for each `frame_bytes_per_s` bytes of the frame. It keeps at most `unfinished_max` bytes of
     incomplete frames. `entries_max` and `entry_bytes_max` bound the entries that wait for the loop.
-    With `tls` connections may be encrypted.
+    With `tls` connections may be encrypted, with `http2` they may speak HTTP/2.
     """
 
     def __cinit__(self, listeners, LaneSink sink not None, *, double poll_s=0.0,
                   double idle_s=120.0, double first_frame_s=30.0, double frame_timeout_s=30.0,
                   double frame_bytes_per_s=32768, int64_t unfinished_max=256 << 20,
                   int64_t entries_max=16384, int64_t entry_bytes_max=32 << 20,
-                  TlsSessions tls=None):
+                  TlsSessions tls=None, Http2Sessions http2=None):
         self.sink = sink
         self.busy_poll = BusyPoll(poll_s)
         self.unfinished_max = unfinished_max
         self.crowded_bytes = unfinished_max - unfinished_max // 8
         self.to_loop = Mailbox(entries_max, entry_bytes_max)
         self.to_lane = sink.mailbox = Mailbox(entries_max, entry_bytes_max)
-        self.table = ConnectionTable(tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s)
+        if http2 is not None:
+            http2.to_loop = self.to_loop
+        self.table = ConnectionTable(
+            tls, idle_s, first_frame_s, frame_timeout_s, frame_bytes_per_s, http2
+        )
         self.handle = LaneHandle(self.to_loop, self.to_lane, self.table)
         self.epoll = -1
         self.now_ms = monotonic_ns() // 1_000_000
@@ -137,6 +147,7 @@ cdef class Lane:
 
     def __dealloc__(self):
         free(self.input)
+        release(&self.frames)
         if self.epoll >= 0:
             sockets.close_fd(self.epoll)
 
@@ -180,7 +191,7 @@ cdef class Lane:
         return found
 
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil:
-        if events & sockets.EPOLLOUT and connection.unsent:
+        if events & sockets.EPOLLOUT and has_output(connection):
             self.write_out(connection)
         if connection.fd >= 0 and connection.events & sockets.EPOLLIN:
             if not has_large_frame(connection):
@@ -288,7 +299,10 @@ cdef class Lane:
         cdef uint8_t *data
         if connection.undecided and not self.decide(connection):
             return
-        data = self.table.unstash(connection, self.input, &size)
+        if connection.http2 == NULL:
+            data = self.table.unstash(connection, self.input, &size)
+        else:
+            data, before = self.input, 0    # its stash has whole frames, which wait
         if data == connection.stash.data:
             size = min(size, before + LARGE_READ)
         elif self.turn_left <= 0:
@@ -303,10 +317,65 @@ cdef class Lane:
         self.turn_left -= got
         self.tell_opened(connection)
         connection.active_ms = self.now_ms
-        if data == connection.stash.data:
-            connection.stash.used += got
-        self.take(connection, data, before + got)
+        if connection.unframed:
+            connection.unframed = False
+            if data[0] == c"P" and not self.table.begin_http2(connection):
+                self.close(connection, ENOMEM)
+                return
+        if connection.http2 != NULL:
+            self.take_http2(connection, data, got)
+        else:
+            if data == connection.stash.data:
+                connection.stash.used += got
+            self.take(connection, data, before + got)
         self.polls |= got <= SMALL_CHUNK
+
+    cdef void take_http2(self, LaneConnection *connection, const uint8_t *data,
+                         int64_t length) noexcept nogil:
+        """Give bytes to the session, pass its frames to the sink, and send what it has to send."""
+        cdef int error
+        self.frames.used = 0
+        error = self.table.receive_http2(connection, data, length, self.now_ms, &self.frames)
+        if error:
+            self.close(connection, error)
+            return
+        if connection.http2.calls:
+            connection.accepted_ms = 0
+        if self.frames.used and (may_not_serve(connection) or connection.stash.used):
+            if not self.table.keep_frames(connection, &self.frames):
+                self.close(connection, ENOMEM)
+        elif self.frames.used:
+            self.take(connection, self.frames.data, self.frames.used)
+        if self.frames.size > FRAMES_KEPT:
+            release(&self.frames)
+        self.flush_http2(connection)
+
+    cdef void flush_http2(self, LaneConnection *connection) noexcept nogil:
+        """Send what the session has to send; close the connection when that was the last."""
+        cdef bint peer_slow = connection.peer_slow
+        cdef int error
+        if connection.fd < 0:
+            return
+        error = self.table.flush_http2(connection)
+        if error or (
+            (connection.closing or connection.http2.finished) and not connection.unsent
+        ):
+            self.close(connection, error)
+            return
+        self.count_unsent(connection)
+        self.watch(connection)
+        if peer_slow and not connection.peer_slow:
+            self.resume(connection)
+
+    cdef void leave_http2(self) noexcept nogil:
+        """Tell all peers with HTTP/2 to begin no further call here."""
+        cdef LaneConnection *connection
+        cdef int32_t place
+        for place in range(self.table.places):
+            connection = self.table.at(place)
+            if connection.fd >= 0 and connection.http2 != NULL:
+                self.table.http2.go_away(connection.http2)
+                self.flush_http2(connection)
 
     cdef void take(self, LaneConnection *connection, const uint8_t *data,
                    int64_t available) noexcept nogil:
@@ -332,12 +401,14 @@ cdef class Lane:
 
     cdef void resume(self, LaneConnection *connection) noexcept nogil:
         """Serve the frames that arrived before a pause, then read again."""
-        if may_not_read(connection):
+        if may_not_serve(connection):
             return
         if connection.stash.used:
             self.take(connection, connection.stash.data, connection.stash.used)
         elif connection.fd >= 0:
             self.watch(connection)
+        if connection.fd >= 0 and connection.http2 != NULL:
+            self.flush_http2(connection)    # the peer has room again
 
     cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
                          bint ordered) noexcept nogil:
@@ -347,7 +418,10 @@ cdef class Lane:
         """
         if connection.ordered:
             return False
-        if not self.to_loop.post(entry_kinds.FRAME, connection.id, data, size, ordered, False):
+        if not self.to_loop.post(
+            entry_kinds.FRAME, connection.id, data, size, ordered | (connection.http2 != NULL) << 1,
+            False,
+        ):
             connection.mailbox_full = True
             return False
         connection.ordered += ordered
@@ -412,6 +486,7 @@ cdef class Lane:
         elif entry.kind == entry_kinds.STOP_LISTENING:
             self.listeners.listen(False)
             self.may_listen = False
+            self.leave_http2()
         elif entry.kind == entry_kinds.ROOM:
             for place in range(self.table.places):
                 connection = self.table.at(place)
@@ -428,6 +503,13 @@ cdef class Lane:
                 self.write_out(connection)
             else:
                 self.put(connection, entry.data, entry.size)
+        elif entry.kind == entry_kinds.REPLY:
+            if connection.http2 != NULL and self.table.http2.reply(
+                connection.http2, entry.number, entry.data, entry.size
+            ):
+                self.close(connection, ENOMEM)
+            elif connection.http2 != NULL:
+                self.flush_http2(connection)
         elif entry.kind == entry_kinds.ABORT:
             self.close(connection, 0)
         elif entry.kind == entry_kinds.CLOSE:

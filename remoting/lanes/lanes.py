@@ -14,6 +14,7 @@ from congreve.remoting.lanes.lane import Lane
 from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 
 CutLog = Callable[[FrameProtocol, Kind, bytes, int], None]
+CallHandler = Callable[[FrameProtocol, Kind, bytes, int], None]
 SinkEntryHandler = Callable[[FrameProtocol | None, int, bytes, int], None]
 
 
@@ -26,7 +27,8 @@ class Lanes:
     when a lane closes a faulty connection (Kind), `decrypt(encrypted, plain, peer)` with both
     sockets of a connection that the loop has to decrypt, and its peer's address.
     Entries of the lanes' sinks go to `sink_entry(protocol, kind, data, number)`, with the protocol
-    of the connection that the entry is about.
+    of the connection that the entry is about. Calls of HTTP/2 go to `call(protocol, kind, data,
+    stream)`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Lanes:
         decrypt: Callable[[int, int, str], None],
         name: str,
         sink_entry: SinkEntryHandler | None = None,
+        call: CallHandler | None = None,
     ) -> None:
         self.lanes = lanes
         self._accept = accept
@@ -45,6 +48,7 @@ class Lanes:
         self._decrypt = decrypt
         self._name = name
         self._sink_entry = sink_entry
+        self._call = call
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
         self._fences = count()
@@ -150,6 +154,9 @@ class Lanes:
             transport.lost(OSError(value, os.strerror(value)) if value else None)
         elif kind in (Kind.WRITABLE, Kind.UNWRITABLE):
             transport.writable(kind == Kind.WRITABLE)
+        elif kind in (Kind.CALL, Kind.CALL_CLOSED, Kind.CALL_ENDED):
+            if self._call is not None:
+                self._call(protocol, Kind(kind), data, value)
         else:
             self._cut(protocol, Kind(kind), data, value)
 

@@ -44,6 +44,7 @@ class LaneTransport(asyncio.Transport):
         self._held_bytes = 0
         self._high_water = 0
         self._written = 0
+        self._http2 = False
         self._reading = True
         self._choked = False
         self._closing = False
@@ -55,8 +56,10 @@ class LaneTransport(asyncio.Transport):
 
     # --- mailbox entries of the lane
 
-    def frame_arrived(self, frame: bytes, ordered: int) -> None:
-        """Give a frame to the protocol; the lane waits for the end of an `ordered` one."""
+    def frame_arrived(self, frame: bytes, number: int) -> None:
+        """Give a frame to the protocol; see Kind.FRAME for the number."""
+        ordered = number & 1
+        self._http2 |= bool(number & 2)
         if self._reading and not self._held:
             self._pass(frame, ordered)
         else:
@@ -93,7 +96,11 @@ class LaneTransport(asyncio.Transport):
     # --- asyncio.Transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`held_bytes`: of frames that arrived before reading was paused."""
+        """`held_bytes`: of frames that arrived before reading was paused; `http2`: whether frames
+        are of its calls.
+        """
+        if name == "http2":
+            return self._http2
         if name == "held_bytes":
             return self._held_bytes
         return super().get_extra_info(name, default)
@@ -143,6 +150,11 @@ class LaneTransport(asyncio.Transport):
         if not self._choked and self.get_write_buffer_size() > self._high_water:
             self.writable(False)
             self._lane.notify_writable(self._number)
+
+    def reply(self, stream: int, data: bytes) -> None:
+        """Answer a call of HTTP/2 (call.py)."""
+        if not self._closing:
+            self._lane.reply(self._number, stream, data)
 
     def tell_sink(self, kind: int, data: bytes) -> None:
         """Give the lane's sink an entry about this connection."""

@@ -130,6 +130,7 @@ def server_context(settings: ServerTls) -> ssl.SSLContext:
     """The server's side of asyncio connections. Raises TlsError for unusable files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["h2"])  # clients of gRPC want to hear it
     _load_chain(context, settings.cert_path, settings.key_path, settings.key_password)
     context.verify_mode = _VERIFY[settings.client_auth]
     if settings.client_auth != ClientAuth.NONE:

@@ -5,6 +5,7 @@ import ssl
 from functools import cache
 
 from congreve.remoting.tls.errors import TlsError
+from congreve.remoting.tls.sessions import alpn_callback
 from congreve.remoting.tls.settings import ClientAuth, ServerTls
 
 # Numbers of OpenSSL's headers, the same in its versions 1.1.1 and 3.
@@ -35,6 +36,7 @@ _SIGNATURES = {
     "SSL_CTX_set_session_id_context": (_INT, (_POINTER, _TEXT, ctypes.c_uint)),
     "SSL_load_client_CA_file": (_POINTER, (_TEXT,)),
     "SSL_CTX_set_client_CA_list": (None, (_POINTER, _POINTER)),
+    "SSL_CTX_set_alpn_select_cb": (None, (_POINTER, _POINTER, _POINTER)),
 }
 
 
@@ -76,6 +78,7 @@ class OpenSsl:
         library.SSL_CTX_ctrl(context, _CTRL_READ_AHEAD, 1, None)
         library.SSL_CTX_set_options(context, _IGNORE_UNEXPECTED_EOF | _NO_RENEGOTIATION)
         library.SSL_CTX_set_session_id_context(context, b"congreve", 8)
+        library.SSL_CTX_set_alpn_select_cb(context, alpn_callback(), None)
         # OpenSSL reads the password while it loads the key, at once.
         password = settings.key_password.encode()
         library.SSL_CTX_set_default_passwd_cb_userdata(context, password)

@@ -1,5 +1,7 @@
 from typing import Self, final
 
+def alpn_callback() -> int: ...
+
 @final
 class TlsSessions:
     def __new__(

@@ -20,7 +20,28 @@ cdef enum:
     SSL_ERROR_WANT_WRITE = 3
     SSL_ERROR_SYSCALL = 5
     SSL_ERROR_ZERO_RETURN = 6
+    # And of a callback about ALPN.
+    ALPN_OK = 0
+    ALPN_NONE = 3
     PIECE_MAX = 1 << 20         # bytes given to one call
+
+
+cdef int select_http2(void *session, const uint8_t **out, uint8_t *out_length,
+                      const uint8_t *offered, unsigned int length, void *_) noexcept nogil:
+    """Choose h2 of the protocols that a client offers, each with its length in front (ALPN)."""
+    cdef unsigned int at = 0
+    while at + 3 <= length:
+        if offered[at] == 2 and offered[at + 1] == c"h" and offered[at + 2] == c"2":
+            out[0] = offered + at + 1
+            out_length[0] = 2
+            return ALPN_OK
+        at += 1 + offered[at]
+    return ALPN_NONE
+
+
+def alpn_callback():
+    """The address of a function for SSL_CTX_set_alpn_select_cb(), which any thread may call."""
+    return <uintptr_t> &select_http2
 
 
 @cython.final

@@ -284,6 +284,12 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if not self.closed:
             cast("LaneTransport", self._transport).tell_sink(kind, data)
 
+    def reply(self, stream: int, data: bytes) -> None:
+        """Answer a call of HTTP/2 (lanes/call.py); a closed connection drops it."""
+        if not self.closed:
+            cast("LaneTransport", self._transport).reply(stream, data)
+            self._note_kept(len(data))
+
     def writelines(self, pieces: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         """Send bytes of whole frames, in pieces; a closed connection drops them."""
         if not self.closed and self._transport is not None:
@@ -298,6 +304,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         command.flag = int(CommandFlag.ONEWAY)
         self._number(command)
         self._post(command.encode())
+
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether its requests are calls of gRPC; a lane has made them."""
+        return self._transport is not None and bool(self._transport.get_extra_info("http2"))
 
     @property
     def is_writable(self) -> bool:

@@ -13,8 +13,9 @@ import msgspec
 from congreve.base.forks import in_each_child
 from congreve.remoting.errors import ConnectError, FrameError
 from congreve.remoting.lanes.handle import Kind
+from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.lanes.lane import Lane, LaneSink
-from congreve.remoting.lanes.lanes import Lanes, SinkEntryHandler, listening_sockets
+from congreve.remoting.lanes.lanes import CallHandler, Lanes, SinkEntryHandler, listening_sockets
 from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.tls.certificates import ServerCertificates
@@ -52,7 +53,9 @@ class RemotingServer:
     A lane for each of `lane_sinks` reads and writes in a thread of its own; the event loop gets the
     frames that the sink does not take. `lane_name` begins the threads' names.
     `lane_entry(protocol, kind, data, number)` gets the sinks' mailbox entries. With `certificates`
-    the first byte of a connection tells whether it is encrypted. (RocketMQ: NettyRemotingServer.)
+    the first byte of a connection tells whether it is encrypted. With `http2`, which makes the
+    sessions of a lane, connections may speak HTTP/2, and `call(connection, kind, data, stream)`
+    gets the calls that the loop serves. (RocketMQ: NettyRemotingServer.)
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class RemotingServer:
         listeners: Mapping[str, tuple[str, int]] | None = None,
         handlers_of: Mapping[str, Mapping[int, Handler]] | None = None,
         lane_name: str = "lane",
+        http2: Callable[[], Http2Sessions] | None = None,
+        call: CallHandler | None = None,
     ) -> None:
         self.host = host
         self.ports = {"": port}
@@ -91,6 +96,8 @@ class RemotingServer:
         self._lane_sinks = lane_sinks or [LaneSink()]
         self._lane_entry = lane_entry
         self._lane_name = lane_name
+        self._http2 = http2
+        self._call = call
         self._listening: ExitStack | None = None
         self._sockets: list[socket.socket] = []
         in_each_child(self._close_sockets)
@@ -156,6 +163,7 @@ class RemotingServer:
                 frame_bytes_per_s=shared.frame_bytes_per_s,
                 unfinished_max=unfinished_max,
                 tls=sessions,
+                http2=None if self._http2 is None else self._http2(),
             )
             for number, sink in enumerate(self._lane_sinks)
         ]
@@ -167,6 +175,7 @@ class RemotingServer:
             decrypt=self._decrypt,
             name=self._lane_name,
             sink_entry=self._lane_entry,
+            call=self._call,
         )
         self._lanes.start()
 

@@ -71,7 +71,7 @@ _ROOMS = {
         errors loop signatures wire
         messages tls
         lanes
-        transport
+        http2 transport
         """,
     "io_backends": """
         errors limits page
@@ -142,7 +142,7 @@ _ROOMS = {
         managers
         serving
         repair
-        replication
+        grpc replication
         admin metrics registration
         assembly
         broker
