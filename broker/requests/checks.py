@@ -8,9 +8,12 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.name_rules import forbidden_for_producers, topic_name_fault
 from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.requests.message_types import type_fault, type_of
 from congreve.engine.config import StoreConfig
 from congreve.engine.results import PutStatus
+from congreve.records.errors import RecordError
 from congreve.records.message import properties
+from congreve.records.message.property_codec import decode_properties
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
@@ -98,6 +101,8 @@ class SendChecks:
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden"
             )
         known = self._topics.get(topic) or self._create(header)
+        if connection.speaks_http2:
+            self._check_type(known, header)
         queues = max(known.read_queue_nums, known.write_queue_nums)
         if header.queue_id >= queues:
             raise RefusedError(
@@ -111,6 +116,16 @@ class SendChecks:
                 f"the message is illegal, its body of {len(request.body)} bytes is over the limit"
                 f" of {self._store_config.max_message_size} (maxMessageSize)",
             )
+
+    def _check_type(self, topic: TopicConfig, header: SendMessageRequestHeader) -> None:
+        """RocketMQ 5 lets its proxy check this; senders of remoting pass unchecked."""
+        try:
+            sent = type_of(decode_properties((header.properties or "").encode()))
+        except RecordError as error:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        fault = type_fault(topic, sent)
+        if fault is not None:
+            raise RefusedError(ResponseCode.MESSAGE_TYPE_CONFLICT, fault)
 
     def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
         is_retry = header.topic.startswith(RETRY_PREFIX)

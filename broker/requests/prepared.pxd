@@ -23,7 +23,8 @@ cdef struct PreparedSend:
     Key topic
     SendKind kind
     DeliveryWish wish
-    int32_t queue_id        # that was asked for; a parked message has another one
+    int32_t queue_id        # that was asked for or chosen; a parked message has another one
+    bint any_queue          # the sender leaves the choice to the broker
     int32_t frame_size
     int32_t code            # of the request
     int32_t serialize_type

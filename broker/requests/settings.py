@@ -6,6 +6,7 @@ from typing import NamedTuple
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.requests.checks import region_fields
+from congreve.broker.requests.message_types import MessageType, type_fault
 from congreve.broker.requests.topic_table import TopicTable
 from congreve.records.message.properties import CLUSTER
 from congreve.records.message.property_codec import encode_properties
@@ -50,7 +51,12 @@ def follow_topics(topics: TopicConfigManager, table: TopicTable) -> None:
 
     def update(name: str, config: TopicConfig | None) -> None:
         if config is not None and topics.is_saved(name) and topics.takes_ordinary_sends(config):
-            table.put(name, config.read_queue_nums, config.write_queue_nums)
+            table.put(
+                name,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                takes_normal=type_fault(config, MessageType.NORMAL) is None,
+            )
         elif config is None:
             table.forget(name)
         else:

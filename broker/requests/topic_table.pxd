@@ -9,6 +9,7 @@ from congreve.records.byte_table cimport Key
 cdef struct TopicEntry:
     Key name
     int32_t write_queues
+    bint takes_normal           # messages that are not ordered, delayed or of a transaction
     int32_t queue_count         # max(read, write): queue ids below it take messages
     PyObject **queues           # ConsumeQueue of each queue id, NULL until it is set
     void *counts                # TopicCounts, which the table owns; NULL before the first queue

@@ -61,7 +61,8 @@ cdef class TopicTable:
     cdef TopicEntry *find_key(self, const Key *name) noexcept nogil:
         return <TopicEntry *> slot_of(self.slots, self.capacity, name)[0]
 
-    def put(self, str topic, int32_t read_queues, int32_t write_queues):
+    def put(self, str topic, int32_t read_queues, int32_t write_queues, *,
+            bint takes_normal=True):
         """Add the topic, or replace its entry; its queues are then opened again."""
         self.remove(topic)
         name = topic.encode()
@@ -79,6 +80,7 @@ cdef class TopicTable:
         entry.name = key_of(copy, <int32_t> len(name))
         entry.queue_count = queues
         entry.write_queues = write_queues
+        entry.takes_normal = takes_normal
         if topic in self.counts:
             counts = self.counts[topic]
             entry.counts = <void *> counts

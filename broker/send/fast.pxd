@@ -39,12 +39,14 @@ cdef class SendPath:
     cdef AnswerBuffer answers
     cdef Arrivals arrivals
     cdef Py_ssize_t wanted_bytes        # bytes of answers, after STOP_ANSWER_BUFFER
+    cdef int32_t turn                   # of queues, where senders leave the choice to the broker
     cdef int64_t now_ms                 # all records of one hold of the lock have this time
     cdef int64_t appended_end
     cdef Answered answered              # what the answers are about
 
     # After a stop.
     cdef TopicEntry *topic
+    cdef int32_t queue_id               # of STOP_QUEUE
     cdef void *full_queue               # borrowed: the queue of STOP_QUEUE_ROOM, for a message
     cdef Slice full_topic               # to this topic
     cdef int32_t full_queue_id          # and queue
@@ -91,7 +93,8 @@ cdef class SendPath:
                           PreparedSend *send) noexcept nogil
     cdef bint is_half(self, const SendHeader *fields) noexcept nogil
     cdef Stop append_all(self, Py_ssize_t *at) noexcept nogil
-    cdef void *queue_of(self, const PreparedSend *send, Stop *stop) noexcept nogil
+    cdef void *queue_of(self, PreparedSend *send, Stop *stop) noexcept nogil
+    cdef bint may_choose(self, const PreparedSend *send) noexcept nogil
     cdef Stop append(self, PreparedSend *send, void *queue) noexcept nogil
     cdef void answer(self, const PreparedSend *send) noexcept nogil
     cdef void count(self, const PreparedSend *send) noexcept nogil

@@ -139,6 +139,7 @@ cdef class SendPath:
         send.message.store_host = self.store_host
         send.body = frame.body
         send.queue_id = fields.queue_id
+        send.any_queue = fields.queue_id < 0
         send.frame_size = frame.size
         send.code = header.code
         send.serialize_type = frame.serialize_type
@@ -253,15 +254,24 @@ cdef class SendPath:
         self.answer(send)
         return STOP_NOTIFY if note_arrival(&self.arrivals, queue, delayed) else STOP_NEXT_FRAME
 
-    cdef void *queue_of(self, const PreparedSend *send, Stop *stop) noexcept nogil:
+    cdef void *queue_of(self, PreparedSend *send, Stop *stop) noexcept nogil:
         """The queue of the send; NULL with the reason in `stop`."""
         self.topic = self.topics.find_key(&send.topic)
+        if send.any_queue and self.topic != NULL and self.may_choose(send):
+            send.queue_id = send.message.queue_id = self.turn % self.topic.write_queues
+        self.queue_id = send.queue_id
         if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
             stop[0] = STOP_PYTHON
             return NULL
         if self.topic.queues[send.queue_id] == NULL:
             stop[0] = STOP_QUEUE
         return self.topic.queues[send.queue_id]
+
+    cdef bint may_choose(self, const PreparedSend *send) noexcept nogil:
+        return (
+            self.topic.takes_normal and self.topic.write_queues > 0
+            and self.type_of(send) == NORMAL_MESSAGE
+        )
 
     cdef Stop append(self, PreparedSend *send, void *queue) noexcept nogil:
         """Append the message, or the batch, to the log and the queue, and count it."""
@@ -285,6 +295,8 @@ cdef class SendPath:
         if status != APPEND_OK:
             return STOP_PYTHON
         send.counts = self.topic.counts
+        if send.any_queue:
+            self.turn = (self.turn + 1) & 0x7FFFFFFF
         self.appended_end = send.appended.end
         self.put_messages += send.appended.count
         self.put_batches += send.kind == SEND_BATCH

@@ -197,7 +197,7 @@ cdef class FastPath:
             return STOP_SEGMENT
         if status == END_QUEUE:
             self.sends.topic = self.transactions.topic
-            self.send_header.queue_id = self.transactions.queue_id
+            self.sends.queue_id = self.transactions.queue_id
             return STOP_QUEUE
         if status == END_QUEUE_ROOM:
             self.sends.full_queue, self.sends.full_topic = queue, self.transactions.target()

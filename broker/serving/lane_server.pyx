@@ -295,9 +295,9 @@ cdef class LaneServer(LaneSink):
         topic = name.decode()
         if topic not in self.path.topics:
             raise KeyError(topic)
-        if self.store.first_files.is_missing(topic, self.path.send_header.queue_id):
+        if self.store.first_files.is_missing(topic, self.sends.queue_id):
             return False
-        queue = self.store.queues.get(topic, self.path.send_header.queue_id)
+        queue = self.store.queues.get(topic, self.sends.queue_id)
         self.path.topics.set_queue(topic, queue)
         return True
 

@@ -78,6 +78,21 @@ SET_BY_BROKERS = SET_IN_COPIES | {
 
 # Set by producers of ordered messages; users may set it, too.
 SHARDING_KEY = "__SHARDINGKEY"
+# Set by the broker for senders that use gRPC (RocketMQ 5).
+BORN_HOST = "__BORNHOST"
+BORN_TIMESTAMP = "BORN_TIMESTAMP"
+TRACE_CONTEXT = "TRACE_CONTEXT"
+PRIORITY = "_SYS_MSG_PRIORITY_"
+LITE_TOPIC = "__LITE_TOPIC"
+
+RESERVED_BY_GRPC = NAMES | {
+    *(BORN_HOST, BORN_TIMESTAMP, PRIORITY, LITE_TOPIC),
+    *("TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "POP_CK_OFFSET", "DUP_INFO"),
+    *("EXTEND_UNIQ_INFO", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES"),
+    *("TIMER_DELAY_LEVEL", "__CRC32#"),
+}
+"""Names of properties that a user of gRPC cannot set (RocketMQ 5.5: MessageConst)."""
+
 # The prefix of all names of delivery times.
 TIMER_PREFIX = "TIMER_"
 # The separator of several keys in KEYS.

@@ -165,6 +165,8 @@ class ResponseCode(IntEnum):
     FLOW_CONTROL = 215  # of 5.x
     ILLEGAL_OPERATION = 604
     """As in RocketMQ 5: a delayed message cannot be taken back."""
+    MESSAGE_TYPE_CONFLICT = 2300
+    """Congreve only, for senders that use gRPC, which get a number of its own."""
 
 
 class LanguageCode(IntEnum):

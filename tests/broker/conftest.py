@@ -29,6 +29,7 @@ class FakeConnection:
         self.peer = peer
         self.peer_bytes = ip_address(peer[0]).packed + peer[1].to_bytes(4, "big")
         self.listener = ""
+        self.speaks_http2 = False
         self.closed = False
         self.reading_paused = False
         self.reads = asyncio.Event()  # cleared while the client reads nothing
