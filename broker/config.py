@@ -87,6 +87,9 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
     advertised_listeners: Annotated[str, Show.NEVER] = ""
     """The address that clients of each further listener connect to, `NAME=HOST:PORT`; without one
     that of `listeners`. Congreve only."""
+    grpc_port: Annotated[int, Range(-1, 65535)] = -1
+    """Port for clients of RocketMQ 5, which use gRPC, as all other ports of the broker then do; -1
+    opens none, 0 takes any free port. Congreve only."""
     broker_ip1: str = msgspec.field(default_factory=local_address)
     """Address or host name that the broker registers, and to which clients connect. By default this
     machine's address."""
@@ -244,6 +247,11 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
             raise ConfigError(
                 f"listenPort={self.listen_port} is not usable: a broker takes that - "
                 f"{VIP_DISTANCE} too; use {VIP_DISTANCE + 1} to 65535, or 0 for any free port"
+            )
+        if self.grpc_port >= 0 and self.acl_enable:
+            raise ConfigError(
+                f"grpcPort={self.grpc_port} with aclEnable=true: signatures of gRPC clients are not"
+                " checked yet; remove one of the two"
             )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")

@@ -2,9 +2,11 @@
 
 import socket
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 
 from congreve.broker.errors import BrokerError, ConfigError
 from congreve.remoting.errors import HeaderError
+from congreve.remoting.http2.built import http2_refusal
 from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.messages.listeners import format_addresses, parse_addresses
 
@@ -43,7 +45,16 @@ def with_ports(advertised: Mapping[str, str], ports: Mapping[str, int]) -> str:
     return format_addresses(found)
 
 
-def check_ports(host: str, ports: Iterable[int]) -> None:
+def check_grpc() -> None:
+    """Raises BrokerError if this installation cannot serve gRPC."""
+    refusal = http2_refusal()
+    if refusal is None and find_spec("google.protobuf") is None:
+        refusal = "the package protobuf is missing: pip install 'congreve[grpc]'"
+    if refusal is not None:
+        raise BrokerError(f"grpcPort: {refusal}")
+
+
+def check_ports(host: str, ports: Iterable[int], key: str = "listenPort") -> None:
     """Raises BrokerError for a port that cannot be listened on, before anything is written."""
     for port in ports:
         with socket.socket() as probe:
@@ -52,5 +63,5 @@ def check_ports(host: str, ports: Iterable[int]) -> None:
                 probe.bind((host, port))
             except OSError as error:
                 raise BrokerError(
-                    f"cannot listen on {host}:{port} (listenPort): {error.strerror}"
+                    f"cannot listen on {host}:{port} ({key}): {error.strerror}"
                 ) from error

@@ -16,6 +16,7 @@ NOT_INHERITED = {
     "pairAddress": "",
     "haListenPort": "-1",
     "metricsPort": "-1",
+    "grpcPort": "-1",
     "listeners": "",
     "advertisedListeners": "",
     "answerRouteRequests": "false",

@@ -1,10 +1,11 @@
 """The ports on which a broker serves clients."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from congreve.broker.accounts.requests import NOT_ON_VIP
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
-from congreve.broker.listeners import check_ports, with_ports
+from congreve.broker.listeners import check_grpc, check_ports, with_ports
 from congreve.broker.managers import Managers
 from congreve.broker.requests.settings import host_bytes
 from congreve.broker.serving.message_paths import MessagePaths
@@ -16,8 +17,12 @@ from congreve.remoting.transport.dispatcher import Handler
 from congreve.remoting.transport.guard import ConnectionGuard
 from congreve.remoting.transport.server import RemotingServer, ServerLimits
 
+if TYPE_CHECKING:
+    from congreve.broker.grpc.door import GrpcDoor
+
 _VIP = "VIP port"
-"""The name of its listener, which no listener of broker.conf can have."""
+_GRPC = "gRPC port"
+"""The names of their listeners, which no listener of broker.conf can have."""
 
 
 class Ports:
@@ -34,11 +39,15 @@ class Ports:
         self.certificates = server_certificates(config)
         self.server: RemotingServer | None = None
         self._paths: MessagePaths | None = None
+        self._grpc: GrpcDoor | None = None
 
     def check(self) -> None:
         """Raises ConfigError for an address, BrokerError for ports that cannot be listened on."""
         _, port = self._config.store_host
         check_ports(self._config.bind_address, (port, port - VIP_DISTANCE) if port else ())
+        if self._config.grpc_port >= 0:
+            check_grpc()
+            check_ports(self._config.bind_address, (self._config.grpc_port,), "grpcPort")
 
     async def listen(
         self, paths: MessagePaths, handlers: Mapping[int, Handler], *, compiled: bool
@@ -49,6 +58,9 @@ class Ports:
         listeners = {
             name: host_port(address) for name, address in parse_addresses(config.listeners).items()
         }
+        if config.grpc_port >= 0:
+            self._grpc = self._new_door()
+            listeners[_GRPC] = config.bind_address, config.grpc_port
         if config.listen_port:
             paths.leave_to_handlers(1 + len(listeners))
             listeners[_VIP] = config.bind_address, config.listen_port - VIP_DISTANCE
@@ -70,8 +82,12 @@ class Ports:
             guard=self.guard,
             on_close=self._connection_closed,
             certificates=self.certificates,
+            http2=None if self._grpc is None else self._grpc.lane_sessions,
+            call=None if self._grpc is None else self._grpc.calls.entry,
         )
         await self.server.start()
+        if self._grpc is not None:
+            config.grpc_port = self.server.ports[_GRPC]
         config.advertised_listeners = with_ports(config.advertised, self.server.ports)
         if config.listen_port == 0:
             config.listen_port = self.server.port
@@ -88,5 +104,13 @@ class Ports:
             await self.server.stop(self._paths.dismiss_pulls)
             self.server = None
 
+    def _new_door(self) -> "GrpcDoor":
+        # A broker without gRPC needs no protobuf.
+        from congreve.broker.grpc.door import GrpcDoor
+
+        return GrpcDoor(self._config, self._managers.metadata, self._managers.clock)
+
     def _connection_closed(self, connection: Connection) -> None:
+        if self._grpc is not None:
+            self._grpc.connection_closed(connection)
         self._managers.members.connection_closed(connection)

@@ -1,0 +1,161 @@
+"""The calls that the event loop serves (RocketMQ 5: GrpcMessagingApplication)."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from google.protobuf.message import DecodeError
+
+from congreve.base.limited_log import LimitedLog
+from congreve.broker.errors import RefusedError
+from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.errors import CallRefusedError
+from congreve.remoting.lanes.call import (
+    CallField,
+    GrpcStatus,
+    read_call,
+    reply_by_frame,
+    reply_end,
+    reply_message,
+)
+from congreve.remoting.lanes.handle import Kind
+from congreve.remoting.lanes.transport import FrameProtocol
+from congreve.remoting.transport.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+SERVICE = "apache.rocketmq.v2.MessagingService"
+
+
+class GrpcCall:
+    """One call of a client; `fields` are what it says beside its messages."""
+
+    __slots__ = ("connection", "fields", "serve", "stream")
+
+    def __init__(
+        self, connection: Connection, stream: int, fields: Mapping[CallField, str]
+    ) -> None:
+        self.connection = connection
+        self.stream = stream
+        self.fields = fields
+        self.serve: Method | None = None
+
+    @property
+    def client_id(self) -> str:
+        """The client's id; empty if it gave none."""
+        return self.fields.get(CallField.CLIENT_ID, "")
+
+    def reply(self, message: bytes, *, last: bool) -> None:
+        """Send a message; the `last` one ends the call."""
+        self.connection.reply(self.stream, reply_message(message, last=last))
+
+    def end(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+        """End the call."""
+        self.connection.reply(self.stream, reply_end(status, text))
+
+    def answered_by_frame(self, note: bytes) -> None:
+        """Let the answer to a request with this stream as its opaque answer the call."""
+        self.connection.reply(self.stream, reply_by_frame(note))
+
+
+Method = Callable[[GrpcCall, bytes], None]
+"""Takes one message of a call."""
+
+
+class Streaming(NamedTuple):
+    """A method with any number of messages each way; `ended` is called once for each call."""
+
+    serve: Method
+    ended: Callable[[GrpcCall], None]
+
+
+class Unary(NamedTuple):
+    """A method with one message each way.
+
+    `serve` returns the response; None if a frame will answer. What it raises becomes the status of
+    a response of this class.
+    """
+
+    request: Any
+    response: Any
+    serve: Callable[[GrpcCall, Any], Any]
+
+
+class GrpcCalls:
+    """Serves calls by their paths, and forgets them with their connections.
+
+    A client gets a status in its response for whatever is wrong with the request, and a status of
+    gRPC for what is wrong with the call (RocketMQ 5: GrpcMessagingApplication, ResponseWriter).
+    """
+
+    def __init__(self, methods: Mapping[str, Unary | Streaming]) -> None:
+        self._methods = {f"/{SERVICE}/{name}": method for name, method in methods.items()}
+        self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming]]] = {}
+        self._log = LimitedLog(logger)
+
+    def entry(self, protocol: FrameProtocol, kind: Kind, data: bytes, stream: int) -> None:
+        """Take what a lane says about a call (lanes/call.py)."""
+        connection = cast(Connection, protocol)
+        if kind != Kind.CALL:
+            self._ended(connection, stream, closed=kind == Kind.CALL_CLOSED)
+            return
+        fields, message, is_last = read_call(data)
+        known = self._open.get(connection, {}).get(stream)
+        if known is not None:
+            known[1].serve(known[0], message)
+        else:
+            self._begin(GrpcCall(connection, stream, fields), message)
+        if is_last:
+            self._ended(connection, stream, closed=True)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """End all calls of a connection."""
+        for call, method in self._open.pop(connection, {}).values():
+            method.ended(call)
+
+    def _begin(self, call: GrpcCall, message: bytes) -> None:
+        path = call.fields.get(CallField.PATH, "")
+        method = self._methods.get(path)
+        if method is None:
+            call.end(GrpcStatus.UNIMPLEMENTED, f"Method {path.lstrip('/')} is unimplemented")
+        elif isinstance(method, Streaming):
+            self._open.setdefault(call.connection, {})[call.stream] = call, method
+            method.serve(call, message)
+        else:
+            self._serve(call, method, message)
+
+    def _serve(self, call: GrpcCall, method: Unary, message: bytes) -> None:
+        try:
+            if not call.client_id.strip():
+                raise CallRefusedError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+            response = method.serve(call, method.request.FromString(message))
+        except DecodeError:
+            name = method.request.DESCRIPTOR.name
+            call.end(GrpcStatus.INVALID_ARGUMENT, f"the message is not a {name}")
+            return
+        except CallRefusedError as refused:
+            response = method.response()
+            response.status.code, response.status.message = refused.code, str(refused)
+        except RefusedError as refused:
+            response = method.response()
+            response.status.code, response.status.message = code_of(refused.code), str(refused)
+        except Exception:
+            logger.exception("%r: %s failed", call.connection, call.fields.get(CallField.PATH))
+            response = method.response()
+            response.status.code = Code.INTERNAL_SERVER_ERROR
+            response.status.message = "the broker's log has the reason"
+        if response is not None:
+            call.reply(response.SerializeToString(), last=True)
+
+    def _ended(self, connection: Connection, stream: int, *, closed: bool) -> None:
+        """The client sends no more, or has cancelled the call."""
+        calls = self._open.get(connection, {})
+        found = calls.pop(stream, None)
+        if found is None:
+            return
+        if not calls:
+            del self._open[connection]
+        call, method = found
+        method.ended(call)
+        if closed:
+            call.end()

@@ -1,0 +1,71 @@
+"""Codes of remoting as those of gRPC clients (RocketMQ 5: ResponseBuilder).
+
+Where RocketMQ's proxy answers INTERNAL_SERVER_ERROR for what a client could understand, this table
+is more exact: a code says whether to send again.
+"""
+
+import enum
+
+
+class Code(enum.IntEnum):
+    """definition.proto's Code."""
+
+    OK = 20000
+    MULTIPLE_RESULTS = 30000
+    BAD_REQUEST = 40000
+    ILLEGAL_ACCESS_POINT = 40001
+    ILLEGAL_TOPIC = 40002
+    ILLEGAL_CONSUMER_GROUP = 40003
+    ILLEGAL_MESSAGE_TAG = 40004
+    ILLEGAL_MESSAGE_KEY = 40005
+    ILLEGAL_MESSAGE_GROUP = 40006
+    ILLEGAL_MESSAGE_PROPERTY_KEY = 40007
+    ILLEGAL_MESSAGE_ID = 40009
+    ILLEGAL_FILTER_EXPRESSION = 40010
+    ILLEGAL_DELIVERY_TIME = 40012
+    MESSAGE_PROPERTY_CONFLICT_WITH_TYPE = 40014
+    UNRECOGNIZED_CLIENT_TYPE = 40015
+    MESSAGE_CORRUPTED = 40016
+    CLIENT_ID_REQUIRED = 40017
+    UNAUTHORIZED = 40100
+    FORBIDDEN = 40300
+    TOPIC_NOT_FOUND = 40402
+    CONSUMER_GROUP_NOT_FOUND = 40403
+    MESSAGE_BODY_TOO_LARGE = 41301
+    MESSAGE_BODY_EMPTY = 41302
+    TOO_MANY_REQUESTS = 42900
+    MESSAGE_PROPERTIES_TOO_LARGE = 43101
+    INTERNAL_SERVER_ERROR = 50001
+    HA_NOT_AVAILABLE = 50002
+    NOT_IMPLEMENTED = 50100
+    MASTER_PERSISTENCE_TIMEOUT = 50401
+    SLAVE_PERSISTENCE_TIMEOUT = 50402
+
+
+cpdef int32_t code_of(int32_t remoting) noexcept nogil:
+    """The Code for a code of remoting."""
+    if remoting == 0:
+        return OK
+    if remoting == 2 or remoting == 215:        # SYSTEM_BUSY, FLOW_CONTROL
+        return 42900
+    if remoting == 3:                           # REQUEST_CODE_NOT_SUPPORTED
+        return 50100
+    if remoting == 10:                          # FLUSH_DISK_TIMEOUT
+        return 50401
+    if remoting == 11 or remoting == 14:        # SLAVE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE
+        return 50002
+    if remoting == 12:                          # FLUSH_SLAVE_TIMEOUT
+        return 50402
+    if remoting == 13:                          # MESSAGE_ILLEGAL
+        return 40016
+    if remoting == 16:                          # NO_PERMISSION
+        return 40300
+    if remoting == 17:                          # TOPIC_NOT_EXIST
+        return 40402
+    if remoting == 23:                          # SUBSCRIPTION_PARSE_FAILED
+        return 40010
+    if remoting == 26:                          # SUBSCRIPTION_GROUP_NOT_EXIST
+        return 40403
+    if remoting == 2300:                        # MESSAGE_TYPE_CONFLICT
+        return 40014
+    return 50001

@@ -1,0 +1,99 @@
+"""QueryRoute: where a topic's queues are (RocketMQ 5: RouteActivity)."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
+from congreve.broker.grpc.calls import GrpcCall
+from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.names import checked_topic
+from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.requests.message_types import MessageType, topic_type
+from congreve.remoting.errors import HeaderError
+from congreve.remoting.lanes.call import CallField
+from congreve.remoting.messages.addresses import host_port
+from congreve.remoting.messages.bodies import TopicConfig
+
+# Numbers of definition.proto.
+_NONE, _READ, _WRITE, _READ_WRITE = 1, 2, 3, 4
+_IPV4, _IPV6, _DOMAIN_NAME = 1, 2, 3
+_TYPES = {
+    MessageType.NORMAL: (1,),
+    MessageType.FIFO: (2,),
+    MessageType.DELAY: (3,),
+    MessageType.TRANSACTION: (4,),
+    MessageType.MIXED: (1, 2, 3, 4),
+    MessageType.LITE: (5,),
+    MessageType.PRIORITY: (6,),
+}
+
+
+class Route:
+    """Routes of this broker's topics (RocketMQ 5: RouteActivity, LocalTopicRouteService)."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicConfigManager, protos: Any) -> None:
+        self._config = config
+        self._topics = topics
+        self._protos = protos
+
+    def query(self, call: GrpcCall, request: Any) -> Any:
+        """Answer a QueryRouteRequest. Raises CallRefusedError."""
+        name = checked_topic(request.topic)
+        topic = self._topics.announced(name)
+        if topic is None:
+            raise CallRefusedError(
+                Code.TOPIC_NOT_FOUND,
+                f"No topic route info in name server for the topic: {name}",
+            )
+        broker = self._protos.Broker(
+            name=self._config.broker_name,
+            id=self._config.broker_id,
+            endpoints=self.endpoints(call),
+        )
+        response = self._protos.QueryRouteResponse()
+        response.status.code, response.status.message = Code.OK, "OK"
+        for queue_id, permission in _queues(topic):
+            response.message_queues.add(
+                topic=request.topic,
+                id=queue_id,
+                permission=permission,
+                broker=broker,
+                accept_message_types=_TYPES.get(topic_type(topic), (0,)),
+            )
+        return response
+
+    def endpoints(self, call: GrpcCall) -> Any:
+        """The address for the caller: the one that it has used already."""
+        try:
+            host, port = host_port(call.fields.get(CallField.AUTHORITY, ""))
+        except HeaderError:
+            host, port = self._config.broker_ip1, self._config.grpc_port
+        host = host.strip("[]")
+        found = self._protos.Endpoints(scheme=_scheme(host))
+        found.addresses.add(host=host, port=port)
+        return found
+
+
+def _queues(topic: TopicConfig) -> Iterator[tuple[int, int]]:
+    """The id and the permission of each queue: those that one can read and write come first."""
+    read, write = topic.read_queue_nums, topic.write_queue_nums
+    if not topic.perm & PERM_READ:
+        read = 0
+    if not topic.perm & PERM_WRITE:
+        write = 0
+    if not topic.perm & (PERM_READ | PERM_WRITE):
+        yield 0, _NONE
+    for queue_id in range(max(read, write)):
+        if queue_id < min(read, write):
+            yield queue_id, _READ_WRITE
+        else:
+            yield queue_id, _READ if read > write else _WRITE
+
+
+def _scheme(host: str) -> int:
+    try:
+        return _IPV6 if ip_address(host).version == 6 else _IPV4
+    except ValueError:
+        return _DOMAIN_NAME

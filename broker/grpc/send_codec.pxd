@@ -1,0 +1,40 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from congreve.base.byte_buffer cimport ByteBuffer
+from congreve.base.slices cimport Slice
+from congreve.remoting.lanes.http2 cimport Call, CallCodec
+from congreve.remoting.wire.frame cimport Frame, Header
+
+cdef enum:
+    RESERVED_WORDS = 64         # of 64 bits
+
+
+# One message of a SendMessageRequest.
+cdef struct SentMessage:
+    Slice topic
+    Slice properties            # of the protobuf message, from its first to its last byte
+    Slice system
+    Slice body
+    Slice id
+    Slice tag                   # no data: none
+    Slice born_host
+    Slice trace
+    int64_t born_ms
+    bint compressed
+    int32_t text_bytes          # of user properties, tag and keys
+    int32_t user_properties
+
+
+cdef class GrpcCodec(CallCodec):
+    cdef int64_t max_body_size
+    cdef uint64_t[RESERVED_WORDS] reserved      # hashes of names that users may not set
+
+    cdef bint is_reserved(self, Slice name) noexcept nogil
+    cdef bint read_request(self, Slice request, SentMessage *message) noexcept nogil
+    cdef bint read_message(self, Slice bytes, SentMessage *message) noexcept nogil
+    cdef bint read_property(self, Slice entry, SentMessage *message, Slice *name,
+                            Slice *value) noexcept nogil
+    cdef bint read_system(self, SentMessage *message) noexcept nogil
+    cdef uint8_t *put_properties(self, uint8_t *out, const SentMessage *message) noexcept nogil
+    cdef uint8_t *put_frame(self, uint8_t *out, int32_t opaque,
+                            const SentMessage *message) noexcept nogil

@@ -1,0 +1,11 @@
+from collections.abc import Iterable
+from typing import final
+
+from congreve.remoting.lanes.http2 import CallCodec
+
+@final
+class GrpcCodec(CallCodec):
+    def __init__(self, reserved: Iterable[str], *, max_body_size: int) -> None: ...
+
+def frame_of(codec: GrpcCodec, path: str, message: bytes, stream: int) -> bytes | None: ...
+def message_of(codec: GrpcCodec, frame: bytes, note: bytes) -> bytes: ...
