@@ -78,6 +78,7 @@ class NodeSettings(TypedDict, total=False):
     flushIntervalConsumeQueue: int
     forceRegister: bool
     frameTimeoutMills: int
+    grpcPort: int
     haAllowedAddresses: str
     haHousekeepingInterval: int
     haLeaseSeconds: int

@@ -90,6 +90,7 @@ class Doctor:
         yield from self._name_servers()
         yield from self._addresses()
         yield from self._port()
+        yield from self._grpc()
 
     # --- settings
 
@@ -182,6 +183,17 @@ class Doctor:
             yield Finding("disk choice", "warn", ", ".join(changes), advice)
         else:
             yield Finding("disk choice", "ok", f"{tuned.io_backend}, {tuned.rounds} rounds")
+
+    def _grpc(self) -> Iterator[Finding]:
+        from congreve.remoting.http2.built import http2_refusal
+
+        refusal = http2_refusal()
+        if refusal is None:
+            yield Finding("HTTP/2", "ok", "this build has it: gRPC clients can be served")
+        else:
+            wants = self._config.grpc_port >= 0
+            advice = "install libnghttp2-dev and build again, or remove grpcPort" * wants
+            yield Finding("HTTP/2", "fail" if wants else "ok", refusal, advice)
 
     # --- limits of the system
 

@@ -28,17 +28,24 @@ SERVICE = "apache.rocketmq.v2.MessagingService"
 
 
 class GrpcCall:
-    """One call of a client; `fields` are what it says beside its messages."""
+    """One call of a client; `fields` are what it says beside its messages.
 
-    __slots__ = ("connection", "fields", "serve", "stream")
+    `forget` is called when this side ends the call.
+    """
+
+    __slots__ = ("_forget", "connection", "fields", "stream")
 
     def __init__(
-        self, connection: Connection, stream: int, fields: Mapping[CallField, str]
+        self,
+        connection: Connection,
+        stream: int,
+        fields: Mapping[CallField, str],
+        forget: "Callable[[GrpcCall], None]" = lambda _: None,
     ) -> None:
         self.connection = connection
         self.stream = stream
         self.fields = fields
-        self.serve: Method | None = None
+        self._forget = forget
 
     @property
     def client_id(self) -> str:
@@ -48,10 +55,13 @@ class GrpcCall:
     def reply(self, message: bytes, *, last: bool) -> None:
         """Send a message; the `last` one ends the call."""
         self.connection.reply(self.stream, reply_message(message, last=last))
+        if last:
+            self._forget(self)
 
     def end(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
         """End the call."""
         self.connection.reply(self.stream, reply_end(status, text))
+        self._forget(self)
 
     def answered_by_frame(self, note: bytes) -> None:
         """Let the answer to a request with this stream as its opaque answer the call."""
@@ -93,6 +103,11 @@ class GrpcCalls:
         self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming]]] = {}
         self._log = LimitedLog(logger)
 
+    @property
+    def open_calls(self) -> int:
+        """Calls with further messages."""
+        return sum(map(len, self._open.values()))
+
     def entry(self, protocol: FrameProtocol, kind: Kind, data: bytes, stream: int) -> None:
         """Take what a lane says about a call (lanes/call.py)."""
         connection = cast(Connection, protocol)
@@ -104,7 +119,7 @@ class GrpcCalls:
         if known is not None:
             known[1].serve(known[0], message)
         else:
-            self._begin(GrpcCall(connection, stream, fields), message)
+            self._begin(GrpcCall(connection, stream, fields, self._forget), message)
         if is_last:
             self._ended(connection, stream, closed=True)
 
@@ -149,13 +164,18 @@ class GrpcCalls:
 
     def _ended(self, connection: Connection, stream: int, *, closed: bool) -> None:
         """The client sends no more, or has cancelled the call."""
-        calls = self._open.get(connection, {})
-        found = calls.pop(stream, None)
+        found = self._open.get(connection, {}).get(stream)
+        if found is None:
+            return
+        self._forget(found[0])
+        if closed:
+            found[0].end()
+
+    def _forget(self, call: GrpcCall) -> None:
+        calls = self._open.get(call.connection, {})
+        found = calls.pop(call.stream, None)
         if found is None:
             return
         if not calls:
-            del self._open[connection]
-        call, method = found
-        method.ended(call)
-        if closed:
-            call.end()
+            del self._open[call.connection]
+        found[1].ended(call)

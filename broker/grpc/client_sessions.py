@@ -34,9 +34,7 @@ class ClientSessions:
     settings again. (RocketMQ 5: ClientActivity, GrpcClientSettingsManager.)
     """
 
-    def __init__(
-        self, config: BrokerConfig, groups: SubscriptionGroupManager, protos: Any
-    ) -> None:
+    def __init__(self, config: BrokerConfig, groups: SubscriptionGroupManager, protos: Any) -> None:
         self._config = config
         self._groups = groups
         self._protos = protos
@@ -48,7 +46,7 @@ class ClientSessions:
     def __len__(self) -> int:
         return len(self._calls)
 
-    # --- Telemetry
+    # --- telemetry
 
     def command(self, call: GrpcCall, message: bytes) -> None:
         """Take a TelemetryCommand."""

@@ -10,7 +10,7 @@ from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.send_codec import GrpcCodec
 from congreve.broker.metadata.metadata import Metadata
 from congreve.records.message.properties import RESERVED_BY_GRPC
-from congreve.records.message.topics import SYSTEM_TOPICS
+from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPICS
 from congreve.remoting.http2.built import http2_sessions
 from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.transport.connection import Connection
@@ -52,7 +52,11 @@ class GrpcDoor:
         """The sessions of one lane."""
         most = self._config.store.max_message_size
         return http2_sessions(
-            GrpcCodec(RESERVED_BY_GRPC | SYSTEM_TOPICS, max_body_size=most),
+            GrpcCodec(
+                RESERVED_BY_GRPC | SYSTEM_TOPICS,
+                template=AUTO_CREATE_TOPIC_KEY_TOPIC,
+                max_body_size=most,
+            ),
             message_max=most + MESSAGE_MORE,
         )
 

@@ -42,9 +42,7 @@ _ANY_QUEUE = -1
 class SendRules:
     """Checks messages of gRPC clients (RocketMQ 5: GrpcValidator, SendMessageActivity)."""
 
-    def __init__(
-        self, topics: TopicConfigManager, clock: Clock, *, max_body_size: int
-    ) -> None:
+    def __init__(self, topics: TopicConfigManager, clock: Clock, *, max_body_size: int) -> None:
         self._topics = topics
         self._clock = clock
         self._max_body_size = max_body_size

@@ -26,6 +26,8 @@ cdef struct SentMessage:
 
 
 cdef class GrpcCodec(CallCodec):
+    cdef bytes template_bytes
+    cdef Slice template
     cdef int64_t max_body_size
     cdef uint64_t[RESERVED_WORDS] reserved      # hashes of names that users may not set
 

@@ -158,11 +158,14 @@ cdef class GrpcCodec(CallCodec):
     """Sends of gRPC clients (RocketMQ 5: SendMessageActivity, GrpcValidator).
 
     `reserved` are the names of properties and topics that need the rules in Python, as larger
-    bodies than `max_body_size` bytes do.
+    bodies than `max_body_size` bytes do. The topic `template` is that of topics which a first
+    message creates.
     """
 
-    def __init__(self, reserved not None, *, int64_t max_body_size):
+    def __init__(self, reserved not None, *, str template not None, int64_t max_body_size):
         cdef uint64_t hashed
+        self.template_bytes = template.encode()
+        self.template = slice_of(self.template_bytes)
         self.max_body_size = max_body_size
         for name in reserved:
             encoded = name.encode()
@@ -384,7 +387,7 @@ cdef class GrpcCodec(CallCodec):
         fields = put_i32(at, 0) + 4         # no remark; the fields' length comes later
         at = put_field(fields, b"a", message.topic)
         at = put_field(at, b"b", message.topic)
-        at = put_constant(at, b"c", b"TBW102", 6)
+        at = put_field(at, b"c", self.template)
         at = put_constant(at, b"d", b"8", 1)
         at = put_constant(at, b"e", b"-1", 2)
         at = put_constant(at, b"f", b"1" if message.compressed else b"0", 1)

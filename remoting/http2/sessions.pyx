@@ -36,6 +36,7 @@ from congreve.remoting.http2.nghttp2 cimport (
     nghttp2_option_new,
     nghttp2_option_set_no_auto_window_update,
     nghttp2_option_set_no_closed_streams,
+    nghttp2_session,
     nghttp2_session_callbacks_del,
     nghttp2_session_callbacks_new,
     nghttp2_session_callbacks_set_on_begin_headers_callback,
@@ -62,8 +63,17 @@ from congreve.remoting.http2.nghttp2 cimport (
     nghttp2_submit_settings,
     nghttp2_submit_trailer,
 )
+from congreve.remoting.http2.streams cimport (
+    drop_message,
+    field_of,
+    free_stream,
+    is_name,
+    mark_partial,
+    new_stream,
+)
 from congreve.remoting.lanes cimport entry_kinds
-from congreve.remoting.lanes.http2 cimport CallField
+from congreve.remoting.lanes.http2 cimport CALL_FIELDS, NOTE_MAX, Http2Session
+from congreve.remoting.lanes.mailbox cimport Mailbox
 from congreve.remoting.wire.byte_text cimport put_decimal, put_i16, put_i32
 from congreve.remoting.wire.frame cimport (
     FLAG_RESPONSE,
@@ -83,6 +93,7 @@ cdef enum:
     TEXT_MAX = 1024             # bytes of the text of a status
     PREFIX = 5                  # bytes in front of a message: whether it is compressed, its length
     CHUNK_MAX = 16 * 1024 + 9   # bytes of the largest frame that nghttp2 makes here
+    OUTPUT_SIZE = 64 * 1024
     # Numbers of gRPC.
     OK = 0
     RESOURCE_EXHAUSTED = 8
@@ -95,98 +106,8 @@ cdef enum:
     REPLY_HEAD = 4              # bytes in front
 
 
-cdef inline bint is_name(const uint8_t *name, size_t length, const char *text,
-                         size_t size) noexcept nogil:
-    return length == size and memcmp(name, text, size) == 0
-
-
-cdef inline int field_of(const uint8_t *name, size_t length) noexcept nogil:
-    """The field of a header; CALL_FIELDS: it is not kept."""
-    if is_name(name, length, b":path", 5):
-        return CallField.PATH
-    if is_name(name, length, b":authority", 10):
-        return CallField.AUTHORITY
-    if is_name(name, length, b"grpc-timeout", 12):
-        return CallField.TIMEOUT
-    if is_name(name, length, b"authorization", 13):
-        return CallField.AUTHORIZATION
-    if length < 13 or memcmp(name, <const char *> b"x-mq-", 5):
-        return CallField.CALL_FIELDS
-    if is_name(name, length, b"x-mq-client-id", 14):
-        return CallField.CLIENT_ID
-    if is_name(name, length, b"x-mq-language", 13):
-        return CallField.LANGUAGE
-    if is_name(name, length, b"x-mq-client-version", 19):
-        return CallField.CLIENT_VERSION
-    if is_name(name, length, b"x-mq-date-time", 14):
-        return CallField.DATE_TIME
-    return CallField.CALL_FIELDS
-
-
 cdef inline Stream *stream_of(Session *session, int32_t id) noexcept nogil:
     return <Stream *> nghttp2_session_get_stream_user_data(session.nghttp2, id)
-
-
-# --- the lists of streams
-
-cdef Stream *new_stream(Session *session, int32_t id) noexcept nogil:
-    cdef Stream *stream = <Stream *> calloc(1, sizeof(Stream))
-    if stream == NULL:
-        return NULL
-    stream.id = id
-    stream.next = session.streams
-    if session.streams != NULL:
-        session.streams.previous = stream
-    session.streams = stream
-    return stream
-
-
-cdef void free_stream(Session *session, Stream *stream) noexcept nogil:
-    drop_message(session, stream)
-    session.shown.unsent -= stream.answer.used - stream.answer.at
-    release(&stream.answer)
-    release(&stream.message)
-    release(&stream.metadata)
-    free(stream.text)
-    if stream.previous == NULL:
-        session.streams = stream.next
-    else:
-        stream.previous.next = stream.next
-    if stream.next != NULL:
-        stream.next.previous = stream.previous
-    free(stream)
-
-
-cdef void mark_partial(Session *session, Stream *stream) noexcept nogil:
-    """Keep the list of incomplete messages, the oldest first."""
-    cdef bint wanted = stream.message.used > 0
-    if wanted == stream.in_partial:
-        return
-    stream.in_partial = wanted
-    if wanted:
-        stream.since_ms = session.now_ms
-        stream.before, stream.after = session.newest, NULL
-        if session.newest != NULL:
-            session.newest.after = stream
-        else:
-            session.oldest = stream
-        session.newest = stream
-    else:
-        if stream.before != NULL:
-            stream.before.after = stream.after
-        else:
-            session.oldest = stream.after
-        if stream.after != NULL:
-            stream.after.before = stream.before
-        else:
-            session.newest = stream.before
-    session.shown.partial_since_ms = 0 if session.oldest == NULL else session.oldest.since_ms
-
-
-cdef void drop_message(Session *session, Stream *stream) noexcept nogil:
-    session.shown.held -= stream.message.used
-    stream.message.used = 0
-    mark_partial(session, stream)
 
 
 # --- answers
@@ -378,7 +299,7 @@ cdef int on_stream_close(nghttp2_session *nghttp2, int32_t id, uint32_t error,
 @cython.final
 cdef class NgHttp2Sessions(Http2Sessions):
     """The sessions of one lane. `codec` makes frames of calls; messages have at most `message_max`
-    bytes. (RocketMQ 5: GrpcServer, with Netty's HTTP/2.)
+    bytes. (RocketMQ: GrpcServer of the proxy in 5.)
     """
 
     def __cinit__(self, CallCodec codec not None, *, int64_t message_max):
@@ -431,7 +352,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         free(session)
 
     cdef int receive(self, Http2Session *shown, const uint8_t *data, int64_t length,
-                     int64_t now_ms, bint blocked, ByteBuffer *frames) noexcept nogil:
+                     int64_t now_ms, ByteBuffer *frames) noexcept nogil:
         cdef Session *session = <Session *> shown
         cdef Py_ssize_t got
         session.now_ms, session.frames = now_ms, frames
@@ -534,6 +455,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         ):
             return False
         stream.at_loop, stream.told_closed = True, last
+        release(&stream.metadata)       # a Telemetry is open for months
         return True
 
     cdef int answer(self, Http2Session *shown, const uint8_t *frames,
@@ -626,3 +548,27 @@ cdef class NgHttp2Sessions(Http2Sessions):
             session.nghttp2, NGHTTP2_FLAG_NONE,
             nghttp2_session_get_last_proc_stream_id(session.nghttp2), NGHTTP2_NO_ERROR, NULL, 0,
         )
+
+
+# --- for tests
+
+def exchange(NgHttp2Sessions sessions not None, Mailbox to_loop not None, bytes data not None):
+    """What a new session makes of a peer's bytes: its own bytes, and the frames of calls."""
+    cdef uint8_t[OUTPUT_SIZE] out
+    cdef ByteBuffer frames
+    cdef int64_t length = 0
+    cdef Http2Session *session
+    frames.data = NULL
+    frames.at = frames.used = frames.size = 0
+    sessions.to_loop = to_loop
+    session = sessions.begin(0)
+    if session == NULL:
+        raise MemoryError()
+    try:
+        if not sessions.receive(session, data, len(data), 0, &frames):
+            sessions.open_window(session)
+            length = sessions.next_bytes(session, out, OUTPUT_SIZE)
+        return out[:max(length, 0)], frames.data[:frames.used]
+    finally:
+        sessions.end(session)
+        release(&frames)

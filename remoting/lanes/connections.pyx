@@ -264,9 +264,7 @@ cdef class ConnectionTable:
 
     cdef int receive_http2(self, LaneConnection *connection, const uint8_t *data, int64_t length,
                            int64_t now_ms, ByteBuffer *frames) noexcept nogil:
-        cdef int error = self.http2.receive(
-            connection.http2, data, length, now_ms, may_not_serve(connection), frames
-        )
+        cdef int error = self.http2.receive(connection.http2, data, length, now_ms, frames)
         self.count_held(connection)
         return error
 

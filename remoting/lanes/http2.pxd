@@ -54,10 +54,9 @@ cdef class Http2Sessions:
     cdef Http2Session *begin(self, int64_t connection) noexcept nogil
     cdef void end(self, Http2Session *session) noexcept nogil
     # Takes what the peer has sent. Calls become frames, which are appended to `frames`, or entries
-    # for the loop. While the lane is `blocked`, the peer gets no room for more. Returns 0 or the
-    # errno.
+    # for the loop. The peer gets no room for more before open_window(). Returns 0 or the errno.
     cdef int receive(self, Http2Session *session, const uint8_t *data, int64_t length,
-                     int64_t now_ms, bint blocked, ByteBuffer *frames) noexcept nogil
+                     int64_t now_ms, ByteBuffer *frames) noexcept nogil
     # Takes whole frames that answer calls. Returns 0 or the errno.
     cdef int answer(self, Http2Session *session, const uint8_t *frames,
                     int64_t length) noexcept nogil
@@ -67,7 +66,7 @@ cdef class Http2Sessions:
     # Writes bytes for the peer, at most `size`; returns how many, 0 if there is nothing to send
     # now, or the negative errno. `size` is 64 KiB or more.
     cdef int64_t next_bytes(self, Http2Session *session, uint8_t *data, int64_t size) noexcept nogil
-    # Gives the peer room again for what it has sent while the lane was blocked.
+    # Gives the peer room again for what it has sent.
     cdef void open_window(self, Http2Session *session) noexcept nogil
     # Tells the peer to begin no further call.
     cdef void go_away(self, Http2Session *session) noexcept nogil

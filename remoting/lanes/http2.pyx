@@ -30,7 +30,7 @@ cdef class Http2Sessions:
         pass
 
     cdef int receive(self, Http2Session *session, const uint8_t *data, int64_t length,
-                     int64_t now_ms, bint blocked, ByteBuffer *frames) noexcept nogil:
+                     int64_t now_ms, ByteBuffer *frames) noexcept nogil:
         return ENOSYS
 
     cdef int answer(self, Http2Session *session, const uint8_t *frames,

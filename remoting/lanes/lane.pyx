@@ -547,6 +547,9 @@ cdef class Lane:
                 self.tell_opened(connection)
             late = self.table.lateness(connection, self.now_ms)
             if late == entry_kinds.CLOSED:
+                if connection.http2 != NULL:
+                    self.table.http2.go_away(connection.http2)
+                    self.table.flush_http2(connection)
                 self.close(connection, 0)
             elif late != entry_kinds.OPENED:
                 self.cut(connection, late)
@@ -557,7 +560,8 @@ cdef class Lane:
     cdef void cut(self, LaneConnection *connection, int32_t why) noexcept nogil:
         self.tell_opened(connection)
         self.cut_count += why == entry_kinds.CUT_LATE or why == entry_kinds.CUT_LARGE
-        self.post(why, connection.id, NULL, 0, <int32_t> connection.stash.used)
+        self.post(why, connection.id, NULL, 0,
+                  <int32_t> (connection.stash.used + connection.held))
         self.close(connection, EPROTO)
 
     cdef void shed(self, int64_t upto) noexcept nogil:

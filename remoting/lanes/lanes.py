@@ -155,6 +155,7 @@ class Lanes:
         elif kind in (Kind.WRITABLE, Kind.UNWRITABLE):
             transport.writable(kind == Kind.WRITABLE)
         elif kind in (Kind.CALL, Kind.CALL_CLOSED, Kind.CALL_ENDED):
+            transport.speaks_http2 = True
             if self._call is not None:
                 self._call(protocol, Kind(kind), data, value)
         else:

@@ -37,6 +37,8 @@ class LaneTransport(asyncio.Transport):
         self.peer_name = f"{peer[0]}:{peer[1]}"
         self.listener = listener
         """The place of the listening socket that has accepted the connection."""
+        self.speaks_http2 = False
+        """Whether its frames are of calls; known with the first one."""
         self._lane = lane
         self._number = number
         self._protocol: FrameProtocol | None = None
@@ -44,7 +46,6 @@ class LaneTransport(asyncio.Transport):
         self._held_bytes = 0
         self._high_water = 0
         self._written = 0
-        self._http2 = False
         self._reading = True
         self._choked = False
         self._closing = False
@@ -59,7 +60,7 @@ class LaneTransport(asyncio.Transport):
     def frame_arrived(self, frame: bytes, number: int) -> None:
         """Give a frame to the protocol; see Kind.FRAME for the number."""
         ordered = number & 1
-        self._http2 |= bool(number & 2)
+        self.speaks_http2 |= bool(number & 2)
         if self._reading and not self._held:
             self._pass(frame, ordered)
         else:
@@ -96,11 +97,11 @@ class LaneTransport(asyncio.Transport):
     # --- asyncio.Transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`held_bytes`: of frames that arrived before reading was paused; `http2`: whether frames
-        are of its calls.
+        """`held_bytes`: of frames that arrived before reading was paused; `http2`: whether the peer
+        makes calls of HTTP/2.
         """
         if name == "http2":
-            return self._http2
+            return self.speaks_http2
         if name == "held_bytes":
             return self._held_bytes
         return super().get_extra_info(name, default)

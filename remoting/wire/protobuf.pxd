@@ -1,4 +1,5 @@
-# Fields of protobuf messages, for compiled codecs (https://protobuf.dev/programming-guides/encoding).
+# Fields of protobuf messages, for compiled codecs
+# (https://protobuf.dev/programming-guides/encoding).
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bodies, console, files, messages, replication, settings, streams, wire
+from . import bodies, console, files, grpc, messages, replication, settings, streams, wire
 from .parser import Parser
 
 SEED_NUMBER = 2026
@@ -16,6 +16,7 @@ PARSERS: list[Parser] = [
     *streams.parsers(),
     *console.parsers(),
     *bodies.parsers(),
+    *grpc.parsers(),
 ]
 
 _BYTES_OF_STORE = "tests/engine and tests/crash damage each byte and bit of its files"
@@ -30,6 +31,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/pull/progress.py": "reads what lanes have written",
     "broker/pull/pull_quota.py": _HANDS_ON,
     "remoting/lanes/lanes.py": "reads what lanes have written",
+    "remoting/lanes/call.py": "reads what lanes have written",
     "lake/progress.py": "reads what the exporter has written",
     "records/columns/arrays.py": "reads columns that this program has built",
     "console/contexts.py": _NO_PARSER,

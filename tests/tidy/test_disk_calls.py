@@ -7,9 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("engine", "broker", "namesrv")
-#: Readers of a closed or foreign store, which write nothing and promise nothing.
+#: They read what is no part of an open store, write nothing and promise nothing.
 READERS = {
     "broker/broker_conf.py": "it reads broker.conf before there is a store",
+    "broker/grpc/protos.py": "it reads a file of this package",
     "broker/admin/settings.py": "it reads broker.conf again, and writes it through a StateFile",
 }
 PURE = (

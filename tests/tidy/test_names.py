@@ -36,7 +36,11 @@ TEXT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"((?:[^"\\\n]|\\.)*)"')
 
 
 # Texts of the leaf that are not names of properties.
-NO_NAMES = {"SHARDING_KEY", "TIMER_PREFIX", "KEY_SEPARATOR"}
+NO_NAMES = {
+    *("SHARDING_KEY", "TIMER_PREFIX", "KEY_SEPARATOR"),
+    # Names of RocketMQ 5, which its gRPC clients do not check.
+    *("BORN_HOST", "BORN_TIMESTAMP", "LITE_TOPIC", "PRIORITY", "TRACE_CONTEXT"),
+}
 
 
 def test_every_name_of_a_property_is_reserved() -> None:

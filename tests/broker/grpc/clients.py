@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,6 @@ METADATA = (
     ("x-mq-client-id", "host@1@0@abc"),
     ("x-mq-language", "PYTHON"),
     ("x-mq-client-version", "5.1.2"),
-    ("x-mq-protocol", "v2"),
 )
 MESSAGE_ID = "01" + "0A" * 16
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
@@ -33,9 +32,7 @@ class Client:
         return self._channel.unary_unary(
             f"/{SERVICE}/{name}",
             request_serializer=type(request).SerializeToString,
-            response_deserializer=getattr(
-                self.protos, name + "Response"
-            ).FromString,
+            response_deserializer=getattr(self.protos, name + "Response").FromString,
         )(request, metadata=metadata, timeout=20)
 
     def telemetry(self, commands: Iterator[Any], metadata: Any = METADATA) -> Any:
@@ -72,8 +69,3 @@ def client(port: int) -> Iterator[Client]:
     """A client of the port on 127.0.0.1."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Client(Protos(), channel)
-
-
-def entries_of(commands: Iterable[Any]) -> list[Any]:
-    """All of a stream."""
-    return list(commands)

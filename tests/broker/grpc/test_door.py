@@ -215,12 +215,15 @@ def test_settings_come_back_and_again_and_end_with_the_stream(tmp_path: Path) ->
 
 
 def test_settings_without_a_matter_end_the_stream(tmp_path: Path) -> None:
-    with serving(tmp_path) as (_, made):
+    with serving(tmp_path) as (broker, made):
         command = made.protos.TelemetryCommand(settings=made.protos.Settings(client_type=1))
         with pytest.raises(grpc.RpcError) as caught:
             list(made.telemetry(iter([command])))
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "there is no publishing or subscription data" in caught.value.details()
+        assert broker._ports._grpc is not None
+        assert not broker._ports._grpc.calls.open_calls
+        assert len(broker._ports._grpc.sessions) == 0
 
 
 def test_an_unknown_method_is_unimplemented(tmp_path: Path) -> None:
@@ -235,10 +238,12 @@ def test_every_port_takes_grpc_and_remoting(tmp_path: Path) -> None:
 
 
 def test_without_grpc_port_http2_is_refused(tmp_path: Path) -> None:
-    with Broker(config_of(tmp_path, grpc_port=-1)) as broker:
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as peer:
-            peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            assert peer.recv(100) == b""
+    with (
+        Broker(config_of(tmp_path, grpc_port=-1)) as broker,
+        socket.create_connection(("127.0.0.1", broker.port), timeout=20) as peer,
+    ):
+        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert peer.recv(100) == b""
 
 
 def test_a_taken_port_and_accounts_are_errors_at_the_start(tmp_path: Path) -> None:

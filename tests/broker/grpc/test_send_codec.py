@@ -28,7 +28,9 @@ PATH = f"/{SERVICE}/SendMessage"
 STREAM = 7
 MAX_BODY = 4 << 20
 
-CODEC = GrpcCodec(RESERVED_BY_GRPC | SYSTEM_TOPICS, max_body_size=MAX_BODY)
+CODEC = GrpcCodec(
+    RESERVED_BY_GRPC | SYSTEM_TOPICS, template="TBW102", max_body_size=MAX_BODY
+)
 P = Protos()
 CLOCK = Clock()
 RULES = SendRules(TopicConfigManager(BrokerConfig(), CLOCK), CLOCK, max_body_size=MAX_BODY)
@@ -160,9 +162,7 @@ ids = st.text("0123456789ABCDEF", min_size=1, max_size=64).map(str.encode)
 
 
 @given(ids, st.integers(0, 2**63 - 1), st.one_of(st.none(), st.text("abc=", max_size=80)))
-def test_an_answer_has_the_offset_and_the_ids(
-    note: bytes, offset: int, handle: str | None
-) -> None:
+def test_an_answer_has_the_offset_and_the_ids(note: bytes, offset: int, handle: str | None) -> None:
     fields = {"msgId": "ignored", "queueId": "3", "queueOffset": str(offset), "MSG_REGION": "r"}
     if handle:
         fields["recallHandle"] = handle
@@ -195,7 +195,12 @@ def test_a_refusal_has_its_code_and_remark(code: int, remark: str | None) -> Non
 
 def test_java_hashes_and_jump_hashing() -> None:
     # Values of Java's String.hashCode and Guava's Hashing.consistentHash.
-    assert [java_hash(text) for text in ("", "a", "order-1", "消息")] == [0, 97, -1207111310, 893927]
+    assert [java_hash(text) for text in ("", "a", "order-1", "消息")] == [
+        0,
+        97,
+        -1207111310,
+        893927,
+    ]
     assert bucket_of(java_hash(""), 8) == 0
     assert all(0 <= bucket_of(number, 8) < 8 for number in range(-1000, 1000))
     spread = [bucket_of(java_hash(f"group-{number}"), 8) for number in range(4000)]
