@@ -1,0 +1,34 @@
+"""The official clients, as their users call them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .test_door import serving, stored
+
+pytestmark = pytest.mark.interop
+
+
+def test_python_produces(tmp_path: Path) -> None:
+    rocketmq = pytest.importorskip("rocketmq")
+    with serving(tmp_path) as (broker, _):
+        address = f"127.0.0.1:{broker.config.grpc_port}"
+        configuration = rocketmq.ClientConfiguration(address, rocketmq.Credentials(), "")
+        producer = rocketmq.Producer(configuration, ("Normal", "Fifo"))
+        producer.startup()
+        try:
+            for topic, group in (("Normal", None), ("Fifo", "one")):
+                for number in range(10):
+                    message = rocketmq.Message()
+                    message.topic, message.body = topic, b"%d" % number
+                    message.tag, message.keys = "tag", f"key-{number}"
+                    message.add_property("colour", "blue")
+                    if group is not None:
+                        message.message_group = group
+                    assert producer.send(message).message_id
+        finally:
+            producer.shutdown()
+        assert len(stored(broker, "Normal")) == 10
+        assert [offset for _, offset in stored(broker, "Fifo")] == list(range(10))
