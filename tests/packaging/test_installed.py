@@ -95,6 +95,11 @@ def test_every_backend_is_in_the_wheel(environment: Installed) -> None:
     environment.run("python", "-c", "import congreve.io_backends.uring.uring")
 
 
+def test_http2_is_in_the_wheel(environment: Installed) -> None:
+    pytest.importorskip("congreve.remoting.http2.sessions", reason="not installed: libnghttp2")
+    environment.run("python", "-c", "import congreve.remoting.http2.sessions")
+
+
 def instruction(name: str) -> str:
     """The last instruction of that name in the Containerfile."""
     text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")

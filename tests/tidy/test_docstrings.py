@@ -16,14 +16,14 @@ from types import ModuleType
 
 import pytest
 
+from tests.packaging.left_out import is_left_out
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "setuptools"
 ]["package-dir"]
 PACKAGES = tuple(FOLDERS)
 
-OPTIONAL = "congreve.io_backends.uring."
-"""Modules that a build without liburing leaves out."""
 COUNTERPARTS = ("broker", "client", "engine", "namesrv", "remoting")
 """Packages whose classes name their RocketMQ counterparts."""
 SAME_NAMES = frozenset(
@@ -45,6 +45,7 @@ def modules(package: str) -> list[str]:
         if path.suffix in (".py", ".pyx")
         and "__pycache__" not in path.parts
         and path.stem != "__main__"  # importing it runs the command
+        and not is_left_out(path)
     )
 
 
@@ -99,14 +100,7 @@ def documented(cls: type, name: str) -> bool:
 def test_every_public_name_has_a_docstring(package: str) -> None:
     wrong = []
     for name in modules(package):
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            # A build without liburing has no modules of that folder.
-            if error.name != name or not name.startswith(OPTIONAL):
-                raise
-            continue
-        wrong += undocumented(module)
+        wrong += undocumented(importlib.import_module(name))
     assert not wrong, "\n".join(wrong)
 
 

@@ -23,8 +23,11 @@ from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.grpc.codes import Code
 from congreve.engine.config import StoreConfig
 from congreve.records.record import decode_record
+from remoting.http2.built import needs_http2
 
 from .clients import DELAY, FIFO, MESSAGE_ID, METADATA, TRANSACTION, Client, client
+
+pytestmark = needs_http2
 
 TYPES = {"Normal": None, "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
 

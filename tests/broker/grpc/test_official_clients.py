@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from remoting.http2.built import needs_http2
+
 from .test_door import serving, stored
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, needs_http2]
 
 
 def test_python_produces(tmp_path: Path) -> None:

@@ -28,9 +28,7 @@ PATH = f"/{SERVICE}/SendMessage"
 STREAM = 7
 MAX_BODY = 4 << 20
 
-CODEC = GrpcCodec(
-    RESERVED_BY_GRPC | SYSTEM_TOPICS, template="TBW102", max_body_size=MAX_BODY
-)
+CODEC = GrpcCodec(RESERVED_BY_GRPC | SYSTEM_TOPICS, template="TBW102", max_body_size=MAX_BODY)
 P = Protos()
 CLOCK = Clock()
 RULES = SendRules(TopicConfigManager(BrokerConfig(), CLOCK), CLOCK, max_body_size=MAX_BODY)

@@ -16,7 +16,7 @@ from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from congreve.remoting.http2.built import http2_refusal, http2_sessions
+from congreve.remoting.http2.built import http2_sessions
 from congreve.remoting.lanes.call import (
     CallField,
     GrpcStatus,
@@ -29,9 +29,10 @@ from congreve.remoting.lanes.http2 import CallCodec
 from congreve.remoting.lanes.lane import Lane, LaneSink
 from congreve.remoting.messages.command import RemotingCommand
 
+from .built import needs_http2
 from .peer import PATH, Peer, framed
 
-pytestmark = pytest.mark.skipif(http2_refusal() is not None, reason=str(http2_refusal()))
+pytestmark = needs_http2
 
 MIB = 1 << 20
 MESSAGE_MAX = 5 * MIB
