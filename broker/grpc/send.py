@@ -32,6 +32,8 @@ RECOVERY_MAX_S = 3_600
 MESSAGE_ID_MAX = 128
 """Bytes of a message's id; those of RocketMQ's clients have 34."""
 NEW_TOPIC_QUEUES = 8
+FRAME_MORE = 1024
+"""Bytes of a request beside its body, about."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _GZIP = 2
@@ -62,7 +64,7 @@ class SendRules:
         command = self.command(message, call)
         command.opaque = call.stream
         call.answered_by_frame(message.system_properties.message_id.encode())
-        call.connection.on_command(command)
+        call.connection.serve(command, len(command.body) + FRAME_MORE)
 
     def command(self, message: Any, call: GrpcCall) -> RemotingCommand:
         """The request of remoting that stores a message. Raises CallRefusedError."""
@@ -202,14 +204,12 @@ class SendRules:
         return stored
 
     def _queue_id(self, topic: str, system: Any) -> int:
-        """The queue of an ordered message or of one with a priority; the broker chooses others'."""
+        """The queue of an ordered message; the broker chooses those of others."""
         known = self._topics.get(topic)
         if known is None or known.write_queue_nums < 1:
             return _ANY_QUEUE
         if system.HasField("message_group"):
             return bucket_of(java_hash(system.message_group), known.write_queue_nums)
-        if system.HasField("priority") and system.priority >= 0:
-            return min(int(system.priority), known.write_queue_nums - 1)
         return _ANY_QUEUE
 
 

@@ -225,9 +225,13 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if command.is_response:
             self._pending.answered(command)
             return
-        work = self._dispatcher.serve(command, self)
+        self.serve(command, len(frame))
+
+    def serve(self, request: RemotingCommand, size: int) -> None:
+        """Pass a request of `size` bytes to its handler."""
+        work = self._dispatcher.serve(request, self)
         if work is not None:
-            self._run(work, len(frame))
+            self._run(work, size)
 
     def _run(self, work: Coroutine[object, object, None], size: int) -> None:
         task = self._loop.create_task(work)

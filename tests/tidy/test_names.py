@@ -39,7 +39,7 @@ TEXT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*|"((?:[^"\\\n]|\\.)*)"')
 NO_NAMES = {
     *("SHARDING_KEY", "TIMER_PREFIX", "KEY_SEPARATOR"),
     # Names of RocketMQ 5, which its gRPC clients do not check.
-    *("BORN_HOST", "BORN_TIMESTAMP", "LITE_TOPIC", "PRIORITY", "TRACE_CONTEXT"),
+    *("BORN_HOST", "BORN_TIMESTAMP", "LITE_TOPIC", "TRACE_CONTEXT"),
 }
 
 
