@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 
 from congreve.base.clock import Clock
 from congreve.broker.admin.consume_stats import BrokerConsumeStats, GroupConsumeStats, Popped
+from congreve.broker.admin.paged_table import PagedTable
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.figures.stats import BrokerStats
@@ -20,7 +21,7 @@ from congreve.records.message.topics import (
     popped_topic,
     retry_topic,
 )
-from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_bodies import (
     GroupList,
@@ -78,12 +79,12 @@ class GroupAdminProcessor:
         self._store = store
         self._clock = clock
         self._pieces = pieces
-        all_groups, all_offsets = metadata.groups.body(), metadata.offsets.body()
-        self._all_groups = EncodedUntilChanged(
-            pieces, lambda: metadata.groups.data_version, lambda: all_groups
+        groups, offsets = metadata.groups, metadata.offsets
+        self._all_groups = PagedTable(
+            pieces, groups.body(), lambda: groups.data_version, lambda: groups.data_version
         )
-        self._all_offsets = EncodedUntilChanged(
-            pieces, lambda: metadata.offsets.changes, lambda: all_offsets
+        self._all_offsets = PagedTable(
+            pieces, offsets.body(), lambda: offsets.changes, lambda: None
         )
         self._consume_stats = GroupConsumeStats(
             config=config,
@@ -210,15 +211,14 @@ class GroupAdminProcessor:
     async def get_all_groups(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """The settings of all groups."""
-        return request.reply(ResponseCode.SUCCESS, body=await self._all_groups.get())
+        """The settings of all groups, or a page of them."""
+        return await self._all_groups.answer(request)
 
     async def get_all_offsets(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """The offsets of all groups."""
-        body = await self._all_offsets.get()
-        return request.reply(ResponseCode.SUCCESS, body=body)
+        """The offsets of all groups, or a page of them."""
+        return await self._all_offsets.answer(request)
 
     async def get_consume_stats(
         self, request: RemotingCommand, connection: Connection

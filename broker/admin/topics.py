@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 
 import msgspec
 
+from congreve.broker.admin.paged_table import PagedTable
 from congreve.broker.config import (
     PERM_INHERIT,
     PERM_PRIORITY,
@@ -27,7 +28,7 @@ from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
-from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.admin_bodies import TopicList, TopicOffset, TopicStatsTable
 from congreve.remoting.messages.admin_headers import (
     CreateTopicRequestHeader,
@@ -74,9 +75,9 @@ class TopicAdminProcessor:
         self._stats = stats
         self._deletion = deletion
         self._pieces = pieces
-        all_topics = metadata.topics.body()
-        self._all_topics = EncodedUntilChanged(
-            pieces, lambda: metadata.topics.data_version, lambda: all_topics
+        topics = metadata.topics
+        self._all_topics = PagedTable(
+            pieces, topics.body(), lambda: topics.data_version, lambda: topics.data_version
         )
         self._announced = announced
 
@@ -229,8 +230,8 @@ class TopicAdminProcessor:
     async def get_all_topics(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """The settings of all topics."""
-        return request.reply(ResponseCode.SUCCESS, body=await self._all_topics.get())
+        """The settings of all topics, or a page of them."""
+        return await self._all_topics.answer(request)
 
     async def get_topic_stats(
         self, request: RemotingCommand, connection: Connection

@@ -1,7 +1,7 @@
 """Settings of consumer groups (RocketMQ: SubscriptionGroupManager)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -109,17 +109,21 @@ class SubscriptionGroupManager:
             "subscriptionGroupTable",
         )
 
-    def follow_master(self, theirs: SubscriptionGroupWrapper) -> None:
+    def follow_master(
+        self, theirs: Mapping[str, SubscriptionGroupConfig], version: DataVersion
+    ) -> Generator[None, None, None]:
         """Replace the table by that of a slave's master.
 
         RocketMQ: SlaveSynchronize.syncSubscriptionGroupConfig.
         """
-        for name in [name for name in self.table if name not in theirs.subscription_group_table]:
+        for name in [name for name in self.table if name not in theirs]:
             self.delete(name)
-        for name, config in theirs.subscription_group_table.items():
+            yield
+        for name, config in theirs.items():
             if config != self.table.get(name):
                 self._take_stored(name, config)
-        self.data_version = msgspec.structs.replace(theirs.data_version)
+            yield
+        self.data_version = msgspec.structs.replace(version)
         self.file.changed()
 
     def file_text(self, version: DataVersion) -> str:

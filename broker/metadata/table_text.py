@@ -8,6 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,10 @@ V = TypeVar("V")
 
 ENTRIES_AT_ONCE = 64
 """The most entries to encode before other threads can run."""
+
+
+PAGE_BYTES = 1 << 20
+"""Characters of a page with which it ends."""
 
 
 class EntryTexts(Generic[K]):
@@ -101,6 +106,27 @@ class TableBody(Generic[K, V]):
         self._written = written
         texts = (text for _, text in written.values())
         return (yield from fastjson.object_steps(f'{before}"{self._name}":{{', texts, "}" + after))
+
+    def page_steps(self, first: int, most: int) -> Generator[None, None, tuple[bytes, int]]:
+        """The same with `most` entries from number `first` on, fewer of long ones, and the number
+        of all entries.
+
+        It has one entry more where only the last one would be left: RocketMQ does not ask for it.
+        """
+        total = len(self._table)
+        most += first + most == total - 1
+        entries = list(islice(self._table.items(), first, first + most))
+        before, _, after = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
+        texts: list[str] = []
+        size = 0
+        for key, value in entries:
+            texts.append(fastjson.dumps({key: self._copied(value)})[1:-1])
+            size += len(texts[-1])
+            if size > PAGE_BYTES:
+                break
+            yield
+        open_object = f'{before}"{self._name}":{{'
+        return (yield from fastjson.object_steps(open_object, texts, "}" + after)), total
 
 
 def table_texts(table: Mapping[str, msgspec.Struct]) -> EntryTexts[str]:

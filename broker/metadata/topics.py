@@ -302,17 +302,23 @@ class TopicConfigManager:
             "topicConfigTable",
         )
 
-    def follow_master(self, theirs: TopicConfigSerializeWrapper) -> None:
+    def follow_master(
+        self, theirs: Mapping[str, TopicConfig], version: DataVersion
+    ) -> Generator[None, None, None]:
         """Replace the table by a master's (RocketMQ: SlaveSynchronize.syncTopicConfig)."""
-        for name in self.table.keys() - theirs.topic_config_table.keys():
+        for name in [name for name in self.table if name not in theirs]:
             self.delete(name)
-        self.follow_changes(theirs.topic_config_table, theirs.data_version)
+            yield
+        yield from self.follow_changes(theirs, version)
 
-    def follow_changes(self, theirs: Mapping[str, TopicConfig], version: DataVersion) -> None:
+    def follow_changes(
+        self, theirs: Mapping[str, TopicConfig], version: DataVersion
+    ) -> Generator[None, None, None]:
         """Add or replace what a master changed, whose table then has this version."""
         for name, config in theirs.items():
             if config != self.table.get(name) and _stored_fault(name, config) is None:
                 self._put(config)
+            yield
         self.data_version = msgspec.structs.replace(version)
         self.file.changed()
 

@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.engine.store import MessageStore
-from congreve.remoting.messages.bodies import KVTable, TableChanges
+from congreve.remoting.messages.bodies import DataVersion, KVTable, TableChanges
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import (
     AwaitTableChangeRequestHeader,
     ViewMessageRequestHeader,
 )
+from congreve.remoting.messages.table_pages import page_request, read_total
 from congreve.remoting.transport.client import RemotingClient
 
 ANSWER_S = 3.0
@@ -57,6 +58,14 @@ class MasterRequests:
         """The body of the answer to a request for one of the master's tables."""
         return bytes((await self._ask(code, {})).body)
 
+    async def page(
+        self, code: int, first: int, version: DataVersion | None
+    ) -> tuple[bytes, int | None]:
+        """A page of one of the master's tables from entry `first` on, and how many entries the
+        table has; None: these are all, of a master that does not know pages."""
+        answer = await self._answer(page_request(code, first, version))
+        return bytes(answer.body), read_total(answer, code)
+
     async def table_changes(self, member: int, copied: str) -> TableChanges:
         """Wait until topics or groups change, or for a while; `copied` is what this slave has.
 
@@ -85,10 +94,13 @@ class MasterRequests:
             )
 
     async def _ask(self, code: int, fields: dict[str, str]) -> RemotingCommand:
-        command = RemotingCommand(code=code, ext_fields=fields)
+        return await self._answer(RemotingCommand(code=code, ext_fields=fields))
+
+    async def _answer(self, command: RemotingCommand) -> RemotingCommand:
         answer = await self._client.invoke(self._address, command, ANSWER_S)
         if answer.code != ResponseCode.SUCCESS:
             raise ReplicationError(
-                f"{self._address} answers request {code} with {answer.code}: {answer.remark}"
+                f"{self._address} answers request {command.code} with {answer.code}:"
+                f" {answer.remark}"
             )
         return answer

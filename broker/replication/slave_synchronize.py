@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -17,12 +18,15 @@ from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import NEVER_UNUSED
 from congreve.remoting.errors import RemotingError
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import (
     ConsumerOffsetSerializeWrapper,
     DataVersion,
     DelayOffsetSerializeWrapper,
+    SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TableChanges,
+    TopicConfig,
     TopicConfigSerializeWrapper,
 )
 from congreve.remoting.messages.codes import RequestCode
@@ -34,6 +38,54 @@ MODES_AGAIN_S = 60.0
 """Seconds after which a master that has no request modes is asked again."""
 Offsets = dict[str, dict[int, int]]
 _FAILURES = (RemotingError, ReplicationError, StoreError, msgspec.MsgspecError, ValueError)
+
+
+T = TypeVar("T")
+Read = tuple[dict[str, T], DataVersion]
+"""The entries of a page, and the version of its table."""
+RESTARTS_MAX = 5
+"""How often a copy may begin again because the master's table has changed."""
+
+
+async def _all_pages(
+    master: MasterRequests,
+    code: int,
+    read: Callable[[bytes], Read[T]],
+    known: DataVersion | None,
+) -> Read[T] | None:
+    """A table of the master in pages of one version; None if it is still the known one."""
+    for _ in range(RESTARTS_MAX):
+        found: dict[str, T] = {}
+        version: DataVersion | None = None
+        while True:
+            body, total = await master.page(code, len(found), version)
+            if version is None:
+                version = msgspec.json.decode(body, type=_Version, strict=False).data_version
+                if version == known:
+                    return None
+            entries, present = await asyncio.to_thread(read, body)
+            if present != version:
+                break
+            found |= entries
+            if total is None or len(found) >= total or not entries:
+                return found, version
+    raise ReplicationError(f"the master's table changes while it is copied (request {code})")
+
+
+async def _offset_pages(master: MasterRequests) -> tuple[list[bytes], Offsets]:
+    """The master's offsets, as encoded and as a table. It has no version: an offset that changes
+    meanwhile is of the one or of the other moment, and copied again."""
+    bodies: list[bytes] = []
+    found: Offsets = {}
+    first = 0
+    while True:
+        body, total = await master.page(RequestCode.GET_ALL_CONSUMER_OFFSET, first, None)
+        page = (await asyncio.to_thread(ConsumerOffsetSerializeWrapper.decode, body)).offset_table
+        bodies.append(body)
+        found |= page
+        first += len(page)
+        if total is None or first >= total or not page:
+            return bodies, found
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -87,7 +139,7 @@ class SlaveSynchronize:
         self._copied_all_at = 0.0
         self._deleted: dict[str, int] = {}  # topics, and a log end of the master without them
         self._made_again: dict[str, int] = {}  # the same for topics that may be there again
-        self._offsets_text = b""
+        self._offsets_text: list[bytes] = []
         self._theirs: Offsets = {}  # the master's offsets
         self._offsets: Offsets | None = None  # what was taken of them
         self._is_whole = True  # all of them
@@ -101,6 +153,7 @@ class SlaveSynchronize:
         self._delay: DelayProgress | None = None
         self._announced = ""  # the newest change that the master has told
         self._copied = ""  # the same, once the tables are on this slave's disk
+        self._pieces = Pieces()
         self._log = LimitedLog(logger)
 
     async def run(self) -> bool:
@@ -117,7 +170,7 @@ class SlaveSynchronize:
             return False
         announced = self._announced
         try:
-            if changes is None or not self._take_changes(changes):
+            if changes is None or not await self._take_changes(changes):
                 await self._take_all(master)
             await self._metadata.topics.file.saved()
             await self._metadata.groups.file.saved()
@@ -133,14 +186,14 @@ class SlaveSynchronize:
         self._copied_all_at = self._now()
         # A topic with records here is in a table that the master sends now, or was deleted there.
         present = set(self._store.queues.topics())
-        await self._take_topics(await master.table(RequestCode.GET_ALL_TOPIC_CONFIG))
+        await self._take_topics(master)
         await self._take_offsets(master)
         await self._take_delay(master)
-        await self._take_groups(await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        await self._take_groups(master)
         await self._take_modes(master)
         await self._remove_deleted(present, master)
 
-    def _take_changes(self, changes: TableChanges) -> bool:
+    async def _take_changes(self, changes: TableChanges) -> bool:
         """Take the topics that have changed since the last copy; False if that is not all that is
         to be copied now."""
         topics, version = changes.topics, changes.topics_version
@@ -148,7 +201,7 @@ class SlaveSynchronize:
             return False
         if self._now() - self._copied_all_at >= HOLD_S:  # offsets, too
             return False
-        self._metadata.topics.follow_changes(topics, version)
+        await self._pieces.run(self._metadata.topics.follow_changes(topics, version))
         self._seen |= topics.keys()
         self._topics_version = version
         return True
@@ -182,14 +235,18 @@ class SlaveSynchronize:
         if lost and self._metadata.topics.restore(lost):
             self._topics_version = None  # the master's table replaces what was restored
 
-    async def _take_topics(self, body: bytes) -> None:
-        version = msgspec.json.decode(body, type=_Version, strict=False).data_version
-        if version == self._topics_version:
-            return
-        wrapper = await asyncio.to_thread(TopicConfigSerializeWrapper.decode, body)
-        self._metadata.topics.follow_master(wrapper)
-        self._seen |= wrapper.topic_config_table.keys()
-        self._topics_version = version
+    async def _take_topics(self, master: MasterRequests) -> None:
+        def read(body: bytes) -> Read[TopicConfig]:
+            wrapper = TopicConfigSerializeWrapper.decode(body)
+            return wrapper.topic_config_table, wrapper.data_version
+
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        taken = await _all_pages(master, code, read, self._topics_version)
+        if taken is not None:
+            table, version = taken
+            await self._pieces.run(self._metadata.topics.follow_master(table, version))
+            self._seen |= table.keys()
+            self._topics_version = version
 
     async def _remove_deleted(self, present: set[str], master: MasterRequests) -> None:
         """Remove the queues of deleted topics, when this log has all of their records."""
@@ -211,13 +268,17 @@ class SlaveSynchronize:
                         "topic %s was deleted at the master: its queues are removed", topic
                     )
 
-    async def _take_groups(self, body: bytes) -> None:
-        version = msgspec.json.decode(body, type=_Version, strict=False).data_version
-        if version == self._groups_version:
-            return
-        wrapper = await asyncio.to_thread(SubscriptionGroupWrapper.decode, body)
-        self._metadata.groups.follow_master(wrapper)
-        self._groups_version = version
+    async def _take_groups(self, master: MasterRequests) -> None:
+        def read(body: bytes) -> Read[SubscriptionGroupConfig]:
+            wrapper = SubscriptionGroupWrapper.decode(body)
+            return wrapper.subscription_group_table, wrapper.data_version
+
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        taken = await _all_pages(master, code, read, self._groups_version)
+        if taken is not None:
+            table, version = taken
+            await self._pieces.run(self._metadata.groups.follow_master(table, version))
+            self._groups_version = version
 
     async def _take_modes(self, master: MasterRequests) -> None:
         """Take the request modes; RocketMQ 4.9 does not know the request, so it is not asked
@@ -235,11 +296,10 @@ class SlaveSynchronize:
             self._modes_text = body
 
     async def _take_offsets(self, master: MasterRequests) -> None:
-        body = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
-        if body == self._offsets_text:
+        bodies, table = await _offset_pages(master)
+        if bodies == self._offsets_text:
             return
-        decoded = await asyncio.to_thread(ConsumerOffsetSerializeWrapper.decode, body)
-        self._theirs, self._offsets_text, self._is_whole = decoded.offset_table, body, False
+        self._theirs, self._offsets_text, self._is_whole = table, bodies, False
         self.settle_offsets()
         if -1 in self._absent.values():
             end = (await master.span()).end

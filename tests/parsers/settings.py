@@ -18,11 +18,15 @@ from congreve.console.top.figures import parse_varz
 from congreve.engine.config import parse_delay_levels, parse_hours
 from congreve.records.filter.syntax import FilterCompiler
 from congreve.remoting.messages.addresses import parse_name_servers
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.listeners import parse_addresses
+from congreve.remoting.messages.table_pages import read_page_request
 from congreve.spark.offsets import parse_offsets, parse_timestamps
 from congreve.spark.options import parse as parse_options
 
 from .parser import Parser, text
+
+PAGE_FIELDS = ("topicSeq", "maxTopicNum", "dataVersion")
 
 
 def _attributes() -> Iterator[Parser]:
@@ -119,6 +123,16 @@ def _for_operators() -> Iterator[Parser]:
         ("remoting/messages/listeners.py",),
         lambda data: parse_addresses(text(data)),
         [b"outside=203.0.113.5:10921,inside=10.0.0.5:10911", b"a=[fe80::1]:1;b=host:2"],
+    )
+    yield Parser(
+        "page of a table",
+        ("remoting/messages/table_pages.py",),
+        lambda data: read_page_request(
+            RemotingCommand(
+                code=21, ext_fields=dict(zip(PAGE_FIELDS, text(data).split("|"), strict=False))
+            )
+        ),
+        [b'2000|1000|{"counter":1,"timestamp":2}', b"0||"],
     )
     yield Parser(
         "addresses of name servers",

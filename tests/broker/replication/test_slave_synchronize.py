@@ -9,6 +9,7 @@ from harness.replication.pairs import Pair, broker_config, running_pair
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
+from congreve.broker.metadata import table_text
 from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.broker.replication.master_requests import LogSpan, MasterRequests
 from congreve.broker.replication.slave_synchronize import SlaveSynchronize
@@ -17,8 +18,10 @@ from congreve.client import Message, Producer
 from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.records.message.message import Record
 from congreve.records.message.topics import TRANS_GROUP
+from congreve.remoting.messages import table_pages
 from congreve.remoting.messages.bodies import (
     ConsumerOffsetSerializeWrapper,
+    DataVersion,
     DelayOffsetSerializeWrapper,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -213,9 +216,11 @@ class CountedRequests(MasterRequests):
 
     asked = 0
 
-    async def table(self, code: int) -> bytes:
+    async def page(
+        self, code: int, first: int, version: DataVersion | None
+    ) -> tuple[bytes, int | None]:
         self.asked += 1
-        return await super().table(code)
+        return await super().page(code, first, version)
 
 
 async def test_between_copies_of_all_tables_the_changed_topics_are_copied(tmp_path: Path) -> None:
@@ -255,6 +260,79 @@ async def test_between_copies_of_all_tables_the_changed_topics_are_copied(tmp_pa
         await client.close()
 
 
+async def test_large_tables_are_copied_in_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_pages, "PAGE_MAX", 7)
+    monkeypatch.setattr(table_text, "PAGE_BYTES", 1_000)
+    async with running_pair(tmp_path, with_slave=False) as pair:
+        master = pair.master.managers.metadata
+        for number in range(60):
+            master.topics.update(TopicConfig(topic_name=f"T{number}"))
+            master.groups.update(SubscriptionGroupConfig(group_name=f"G{number}"))
+            master.offsets.commit(f"G{number}", f"T{number}", number % 4, number)
+        many = dict.fromkeys(range(100), 7)
+        master.offsets.table["long@G1"] = many
+        async with Broker(
+            broker_config(tmp_path / "copy", pair.name_server, brokerName="c")
+        ) as copy:
+            client = RemotingClient()
+            asked = CountedRequests(client, pair.master.address)
+            mine = copy.managers.metadata
+            tables = SlaveSynchronize(
+                *(mine, copy.managers.delayed, copy.store),
+                lambda: asked,
+                lambda topic, end: True,
+                lambda: True,
+            )
+            assert await tables.run()
+            assert asked.asked > 3 * 60 // 7
+            assert mine.topics.table == master.topics.table
+            assert mine.topics.data_version == master.topics.data_version
+            assert mine.groups.table == master.groups.table
+            assert mine.offsets.table == master.offsets.table
+            before = asked.asked
+            assert await tables.run()
+            assert asked.asked - before < before, "one page shows that a table has its version"
+            master.topics.delete("T3")
+            assert await tables.run()
+            assert mine.topics.table == master.topics.table
+            await client.close()
+
+
+async def test_a_table_that_changes_between_two_pages_is_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_pages, "PAGE_MAX", 7)
+
+    class Changing(CountedRequests):
+        async def page(
+            self, code: int, first: int, version: DataVersion | None
+        ) -> tuple[bytes, int | None]:
+            if self.asked == 2:
+                pair.master.managers.metadata.topics.delete("T0")
+            return await super().page(code, first, version)
+
+    async with running_pair(tmp_path, with_slave=False) as pair:
+        theirs = pair.master.managers.metadata.topics
+        for number in range(20):
+            theirs.update(TopicConfig(topic_name=f"T{number}"))
+        async with Broker(
+            broker_config(tmp_path / "copy", pair.name_server, brokerName="c")
+        ) as copy:
+            client = RemotingClient()
+            asked = Changing(client, pair.master.address)
+            tables = SlaveSynchronize(
+                *(copy.managers.metadata, copy.managers.delayed, copy.store),
+                lambda: asked,
+                lambda topic, end: True,
+                lambda: True,
+            )
+            assert await tables.run()
+            assert copy.managers.metadata.topics.table == theirs.table
+            await client.close()
+
+
 class FixedTables(MasterRequests):
     """A master with these offsets, whose log ends at `end`."""
 
@@ -274,6 +352,11 @@ class FixedTables(MasterRequests):
             else SubscriptionGroupWrapper()
         )
         return empty.encode()
+
+    async def page(
+        self, code: int, first: int, version: DataVersion | None
+    ) -> tuple[bytes, int | None]:
+        return await self.table(code), None
 
     async def span(self) -> LogSpan:
         return LogSpan(0, self.end)
