@@ -139,7 +139,7 @@ class Disks:
         self._made = 0
         maker = next((kind for kind, make in CLONERS.items() if shutil.which(make[0])), None)
         if maker is None or shutil.which(EXT4[0]) is None:
-            raise NoDisksError("not installed: mkfs.xfs or mkfs.btrfs, and mkfs.ext4")
+            raise NoDisksError("it needs mkfs.xfs or mkfs.btrfs, and mkfs.ext4")
         _keep_mounts_private()
         command = [sys.executable, "-m", "cuts.guard", self._folder]
         self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, env=_environment())

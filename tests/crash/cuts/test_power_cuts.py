@@ -32,7 +32,7 @@ def make_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
             try:
                 return stack.enter_context(Disks(tmp_path_factory.mktemp("disks"), kind, options))
             except NoDisksError as error:
-                pytest.skip(str(error))
+                pytest.skip(f"not installed: disks that lose power ({error})")
 
         yield make
 
