@@ -18,7 +18,7 @@ from congreve.console.option_types import FiniteRange
 from congreve.console.report import Rows, done, output_option, show
 from congreve.console.topic_kinds import KINDS, kind_of
 
-LOOK_S = 1.0
+LOOK_S = 0.5
 QUIET_S = 5.0
 """How long no message came before a broker counts as left by its producers."""
 SHOWN = 5

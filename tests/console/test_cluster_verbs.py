@@ -304,7 +304,7 @@ class Sending:
 def roll(supervisor: Supervisor, *options: str) -> tuple[str, ...]:
     return (
         *("cluster", "roll", "--restart", supervisor.command, "--apply"),
-        *("--route-poll", "1", *options),
+        *("--route-poll", "0.2", *options),
     )
 
 
