@@ -39,8 +39,11 @@ from congreve.records.record import decode_record, offset_message_id
 
 logger = logging.getLogger(__name__)
 
-CLAIMED_MS = 1_000
-"""When a message is due again whose copy the store has refused."""
+CLAIMED_MS = 1_001
+"""When a message is due again whose copy the store has refused; clients hardly ask for it."""
+ROWS = 100_000
+"""Messages that a start looks at together."""
+_NEVER_MS = 1 << 62
 
 
 class PopRedelivery:
@@ -113,17 +116,28 @@ class PopRedelivery:
         return None if found is None else decode_record(found, physical_offset=place)
 
     def settle_copied(self, in_flight: InFlight, journal_end: int) -> None:
-        """Settle the messages that have a copy behind the end of the journal."""
+        """Settle the messages with a copy behind the end of the journal, or behind their claim.
+
+        A lane may write the journal between a copy and its settling.
+        """
+        claimed_ms = _first_claim_ms(in_flight)
         topics = list(self._store.queues.topics())
         for group in {window.group for window in in_flight.all_windows() if window.out}:
             popped = pop_retry_topic(group, ""), pop_retry_topic_v2(group, "")
             names = [topic for topic in topics if topic.startswith(popped)]
             for name in (*names, retry_topic(group), dlq_topic(group)):
-                self._settle_copied(in_flight, group, name, journal_end)
+                self._settle_copied(in_flight, group, name, journal_end, claimed_ms)
 
-    def _settle_copied(self, in_flight: InFlight, group: str, topic: str, begin: int) -> None:
+    def _settle_copied(
+        self, in_flight: InFlight, group: str, topic: str, begin: int, claimed_ms: int
+    ) -> None:
         offset = self._store.max_offset(topic, 0) - 1
-        while (copy := self.stored(topic, 0, offset)) and copy.physical_offset >= begin:
+        while copy := self.stored(topic, 0, offset):
+            copied_ms = copy.store_timestamp
+            if copy.physical_offset >= begin:
+                copied_ms = _NEVER_MS
+            elif copied_ms < claimed_ms - 1:
+                break
             offset -= 1
             if copy.properties.get(ORIGIN_GROUP, group) != group:  # its name begins as this one's
                 continue
@@ -133,7 +147,7 @@ class PopRedelivery:
                 record = decode_record(source)
                 window = in_flight.find(group, record.topic, record.queue_id)
                 if window is not None:
-                    _settle_any(window, record.queue_offset)
+                    _settle_copied(window, record.queue_offset, copied_ms)
 
     def _put(self, copy: Record, window: PopWindow, record: Record, pop_ms: int) -> bool:
         # A lane may acknowledge the message meanwhile: with another pop time it cannot.
@@ -155,10 +169,23 @@ class PopRedelivery:
         return True
 
 
-def _settle_any(window: PopWindow, offset: int) -> None:
-    """Settle a message, whatever its pop time is."""
+def _first_claim_ms(in_flight: InFlight) -> int:
+    """When the first message that is out was claimed for a copy, `_NEVER_MS` if none was."""
+    first = _NEVER_MS
+    for window in in_flight.all_windows():
+        offset = window.begin
+        while len(rows := window.messages_out(offset, ROWS)):
+            offset = int(rows[-1, 0]) + 1
+            claims = rows[rows[:, 2] == CLAIMED_MS, 1]
+            if len(claims):
+                first = min(first, int(claims.min()))
+    return first
+
+
+def _settle_copied(window: PopWindow, offset: int, copied_ms: int) -> None:
+    """Settle a message that was claimed before it was copied, in the ms before at the latest."""
     for out, pop_ms, *_ in window.messages_out(offset, 1).tolist():
-        if out == offset:
+        if out == offset and pop_ms - 1 <= copied_ms:
             window.settle(offset, pop_ms)
 
 

@@ -25,6 +25,7 @@ from congreve.broker.pop.validation import PopValidation
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.broker.quotas.quota_table import QuotaTable
+from congreve.broker.requests.settings import host_bytes
 from congreve.engine.pop.results import Due
 from congreve.records.message.message import Record
 from congreve.records.message.topics import POP_TOPIC
@@ -517,6 +518,30 @@ async def test_pops_stay_in_the_lane_as_members_pull_what_comes_again(tmp_path, 
         offsets.note("G", "%RETRY%G", 0, 0)
         found = await waiting_pop
         assert sorted(message.body for message in found) == [b"1", b"2"]
+
+
+async def test_a_copy_before_a_lane_writes_the_journal_comes_once_after_a_kill(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.send("T", b"x")
+        assert len(await Member(tool).pop(invisibleTime=300)) == 1
+        pops, store, put = broker.managers.pops, broker.store, broker.store.put
+
+        def put_and_write(*arguments: Any, **more: Any) -> Any:
+            result = put(*arguments, **more)
+            queue = store.queues.get(POP_TOPIC, 0)
+            pops.journal.records.write(queue, host_bytes(("127.0.0.1", 1)))
+            return result
+
+        store.put = put_and_write  # type: ignore[method-assign]
+        pops.journal.write = lambda: True  # type: ignore[method-assign]
+        pops.journal.writer.changed = lambda: 0  # type: ignore[method-assign]
+        while pops.in_flight.out:
+            await asyncio.sleep(0.01)
+    async with running(config_of(tmp_path)) as (tool, broker):
+        assert broker.managers.pops.in_flight.out == 0
+        (again,) = await Member(tool).pop(pollTime=5_000)
+        assert (again.body, again.record.reconsume_times) == (b"x", 1)
 
 
 async def test_members_in_several_lanes_get_each_message_once(tmp_path):
