@@ -25,10 +25,10 @@ $(VENV)/.base: pyproject.toml
 
 # What tests start besides the toolchains, and the C libraries of the io_uring backend and of HTTP/2,
 # where this machine lets us install them; without them parts are left out. The stamp names those that are
-# missing. RUNLEVEL keeps a package from starting its service.
+# missing; what is already there costs a moment. RUNLEVEL keeps a package from starting its service.
 PACKAGES := liburing-dev libnghttp2-dev etcd-server chromium chromium-driver prometheus xfsprogs
 deps: build/.deps
-build/.deps:
+build/.deps: Makefile
 	mkdir -p build
 	dpkg -s $(PACKAGES) >/dev/null 2>&1 || ! test -w /usr/bin || apt-get update -qq || true
 	missing=; for package in $(PACKAGES); do \
