@@ -1,15 +1,18 @@
 """The calls that the event loop serves (RocketMQ 5: GrpcMessagingApplication)."""
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, cast
 
 from google.protobuf.message import DecodeError
 
+from congreve.base.errors import CongreveError
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.errors import RefusedError
 from congreve.broker.grpc.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
+from congreve.remoting.errors import RemotingError
 from congreve.remoting.lanes.call import (
     CallField,
     GrpcStatus,
@@ -20,11 +23,23 @@ from congreve.remoting.lanes.call import (
 )
 from congreve.remoting.lanes.handle import Kind
 from congreve.remoting.lanes.transport import FrameProtocol
+from congreve.remoting.loop.background import BackgroundJobs
+from congreve.remoting.messages.codes import LanguageCode, SerializeType
+from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
+ASK_S = 15.0
+"""Seconds for the answer to a request that is made for a call."""
+REQUEST_MORE = 1024
+"""Bytes of a request beside its body, about."""
+_TIMEOUT = re.compile(r"(\d{1,8})([HMSmun])")
+_UNITS_NS = {
+    **{"H": 3_600_000_000_000, "M": 60_000_000_000, "S": 1_000_000_000},
+    **{"m": 1_000_000, "u": 1_000, "n": 1},
+}
 
 
 class GrpcCall:
@@ -33,7 +48,7 @@ class GrpcCall:
     `forget` is called when this side ends the call.
     """
 
-    __slots__ = ("_forget", "connection", "fields", "stream")
+    __slots__ = ("_forget", "cancelled", "connection", "fields", "stream")
 
     def __init__(
         self,
@@ -45,12 +60,36 @@ class GrpcCall:
         self.connection = connection
         self.stream = stream
         self.fields = fields
+        self.cancelled = False
+        """Whether the client waits for no answer any more."""
         self._forget = forget
 
     @property
     def client_id(self) -> str:
         """The client's id; empty if it gave none."""
         return self.fields.get(CallField.CLIENT_ID, "")
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long the client waits for the answer; None without a limit."""
+        found = _TIMEOUT.fullmatch(self.fields.get(CallField.TIMEOUT, ""))
+        return None if found is None else int(found[1]) * _UNITS_NS[found[2]] // 1_000_000
+
+    async def ask(
+        self, code: int, fields: dict[str, str], body: bytes = b"", timeout_s: float = ASK_S
+    ) -> RemotingCommand:
+        """The answer to a request of remoting, which the broker serves for this call.
+
+        Raises RequestTimeoutError or ConnectionLostError.
+        """
+        request = RemotingCommand(
+            code=code,
+            language=LanguageCode.OTHER,
+            ext_fields=fields,
+            body=body,
+            serialize_type=SerializeType.ROCKETMQ,
+        )
+        return await self.connection.ask_own(request, len(body) + REQUEST_MORE, timeout_s)
 
     def reply(self, message: bytes, *, last: bool) -> None:
         """Send a message; the `last` one ends the call."""
@@ -82,8 +121,8 @@ class Streaming(NamedTuple):
 class Unary(NamedTuple):
     """A method with one message each way.
 
-    `serve` returns the response; None if a frame will answer. What it raises becomes the status of
-    a response of this class.
+    `serve` returns the response, or a coroutine that does; None if a frame will answer. It may
+    reply with other messages before. What it raises becomes the status of a response of this class.
     """
 
     request: Any
@@ -99,13 +138,14 @@ class GrpcCalls:
     """
 
     def __init__(self, methods: Mapping[str, Unary | Streaming]) -> None:
+        self._jobs = BackgroundJobs("a call of gRPC", logger)
         self._methods = {f"/{SERVICE}/{name}": method for name, method in methods.items()}
-        self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming]]] = {}
+        self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming | Unary]]] = {}
         self._log = LimitedLog(logger)
 
     @property
     def open_calls(self) -> int:
-        """Calls with further messages."""
+        """Calls with further messages, and those whose answers are not complete."""
         return sum(map(len, self._open.values()))
 
     def entry(self, protocol: FrameProtocol, kind: Kind, data: bytes, stream: int) -> None:
@@ -117,7 +157,8 @@ class GrpcCalls:
         fields, message, is_last = read_call(data)
         known = self._open.get(connection, {}).get(stream)
         if known is not None:
-            known[1].serve(known[0], message)
+            if isinstance(known[1], Streaming):
+                known[1].serve(known[0], message)
         else:
             self._begin(GrpcCall(connection, stream, fields, self._forget), message)
         if is_last:
@@ -126,7 +167,9 @@ class GrpcCalls:
     def connection_closed(self, connection: Connection) -> None:
         """End all calls of a connection."""
         for call, method in self._open.pop(connection, {}).values():
-            method.ended(call)
+            call.cancelled = True
+            if isinstance(method, Streaming):
+                method.ended(call)
 
     def _begin(self, call: GrpcCall, message: bytes) -> None:
         path = call.fields.get(CallField.PATH, "")
@@ -141,32 +184,45 @@ class GrpcCalls:
 
     def _serve(self, call: GrpcCall, method: Unary, message: bytes) -> None:
         try:
-            if not call.client_id.strip():
-                raise CallRefusedError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
-            response = method.serve(call, method.request.FromString(message))
+            request = method.request.FromString(message)
         except DecodeError:
             name = method.request.DESCRIPTOR.name
             call.end(GrpcStatus.INVALID_ARGUMENT, f"the message is not a {name}")
             return
-        except CallRefusedError as refused:
-            response = method.response()
-            response.status.code, response.status.message = refused.code, str(refused)
-        except RefusedError as refused:
-            response = method.response()
-            response.status.code, response.status.message = code_of(refused.code), str(refused)
+        try:
+            if not call.client_id.strip():
+                raise CallRefusedError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+            response = method.serve(call, request)
+        except _REFUSALS as error:
+            response = _refusal(method, error)
         except Exception:
             logger.exception("%r: %s failed", call.connection, call.fields.get(CallField.PATH))
-            response = method.response()
-            response.status.code = Code.INTERNAL_SERVER_ERROR
-            response.status.message = "the broker's log has the reason"
-        if response is not None:
+            response = _failure(method)
+        if isinstance(response, Coroutine):
+            self._open.setdefault(call.connection, {})[call.stream] = call, method
+            self._jobs.begin(self._serve_later(call, method, response))
+        elif response is not None:
+            call.reply(response.SerializeToString(), last=True)
+
+    async def _serve_later(
+        self, call: GrpcCall, method: Unary, answer: Coroutine[Any, Any, Any]
+    ) -> None:
+        try:
+            response = await answer
+        except _REFUSALS as error:
+            response = _refusal(method, error)
+        except Exception:
+            logger.exception("%r: %s failed", call.connection, call.fields.get(CallField.PATH))
+            response = _failure(method)
+        if not call.cancelled:
             call.reply(response.SerializeToString(), last=True)
 
     def _ended(self, connection: Connection, stream: int, *, closed: bool) -> None:
         """The client sends no more, or has cancelled the call."""
         found = self._open.get(connection, {}).get(stream)
-        if found is None:
+        if found is None or (closed and isinstance(found[1], Unary)):
             return
+        found[0].cancelled = not closed
         self._forget(found[0])
         if closed:
             found[0].end()
@@ -178,4 +234,27 @@ class GrpcCalls:
             return
         if not calls:
             del self._open[call.connection]
-        found[1].ended(call)
+        if isinstance(found[1], Streaming):
+            found[1].ended(call)
+
+
+_REFUSALS = CallRefusedError, RefusedError, RemotingError
+
+
+def _refusal(method: Unary, error: CongreveError) -> Any:
+    code = Code.INTERNAL_SERVER_ERROR
+    if isinstance(error, CallRefusedError):
+        code = error.code
+    elif isinstance(error, RefusedError):
+        code = Code(code_of(error.code))
+    return _with_status(method, code, str(error))
+
+
+def _failure(method: Unary) -> Any:
+    return _with_status(method, Code.INTERNAL_SERVER_ERROR, "the broker's log has the reason")
+
+
+def _with_status(method: Unary, code: Code, text: str) -> Any:
+    response = method.response()
+    response.status.code, response.status.message = code, text
+    return response

@@ -12,6 +12,7 @@ from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.remoting.lanes.call import GrpcStatus
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 
 # Of a producer (RocketMQ 5: GrpcClientSettingsManager, ProxyConfig).
 SEND_ATTEMPTS = 3
@@ -116,7 +117,7 @@ class ClientSessions:
         del policy.customized_backoff.next[:]
         for seconds in RETRY_DELAYS_S:
             policy.customized_backoff.next.add(seconds=seconds)
-        settings.subscription.fifo = bool((group.further or {}).get(_FURTHER_ORDERLY))
+        settings.subscription.fifo = is_fifo(group)
         settings.subscription.receive_batch_size = BATCH_SIZE
         settings.subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
 
@@ -136,3 +137,8 @@ class ClientSessions:
     def _ok(self, response: Any) -> Any:
         response.status.code, response.status.message = Code.OK, "OK"
         return response
+
+
+def is_fifo(group: SubscriptionGroupConfig | None) -> bool:
+    """Whether a group gets the messages of each queue in their order."""
+    return group is not None and bool((group.further or {}).get(_FURTHER_ORDERLY))

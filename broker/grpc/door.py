@@ -5,9 +5,12 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc.calls import GrpcCalls, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.protos import Protos
+from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.send_codec import GrpcCodec
+from congreve.broker.grpc.sending import Sending
+from congreve.broker.grpc.settle import Settling
 from congreve.broker.metadata.metadata import Metadata
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPICS
@@ -25,9 +28,12 @@ class GrpcDoor:
     def __init__(self, config: BrokerConfig, metadata: Metadata, clock: Clock) -> None:
         self._config = config
         protos = Protos()
-        route = Route(config, metadata.topics, protos)
+        route = Route(config, metadata, protos)
         self.sessions = ClientSessions(config, metadata.groups, protos)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
+        sending = Sending(rules, protos)
+        receiving = Receiving(config, metadata.groups, clock, protos)
+        settling = Settling(protos)
         self.calls = GrpcCalls(
             {
                 "QueryRoute": Unary(
@@ -41,8 +47,30 @@ class GrpcDoor:
                     protos.NotifyClientTerminationResponse,
                     self.sessions.terminate,
                 ),
+                "QueryAssignment": Unary(
+                    protos.QueryAssignmentRequest, protos.QueryAssignmentResponse, route.assign
+                ),
+                "ReceiveMessage": Unary(
+                    protos.ReceiveMessageRequest, protos.ReceiveMessageResponse, receiving.receive
+                ),
+                "AckMessage": Unary(
+                    protos.AckMessageRequest, protos.AckMessageResponse, settling.ack
+                ),
+                "ChangeInvisibleDuration": Unary(
+                    protos.ChangeInvisibleDurationRequest,
+                    protos.ChangeInvisibleDurationResponse,
+                    settling.change,
+                ),
+                "ForwardMessageToDeadLetterQueue": Unary(
+                    protos.ForwardMessageToDeadLetterQueueRequest,
+                    protos.ForwardMessageToDeadLetterQueueResponse,
+                    settling.forward,
+                ),
+                "RecallMessage": Unary(
+                    protos.RecallMessageRequest, protos.RecallMessageResponse, sending.recall
+                ),
                 "SendMessage": Unary(
-                    protos.SendMessageRequest, protos.SendMessageResponse, rules.send
+                    protos.SendMessageRequest, protos.SendMessageResponse, sending.send
                 ),
                 "Telemetry": Streaming(self.sessions.command, self.sessions.ended),
             }

@@ -1,4 +1,4 @@
-"""QueryRoute: where a topic's queues are (RocketMQ 5: RouteActivity)."""
+"""QueryRoute and QueryAssignment: where a topic's queues are (RocketMQ 5: RouteActivity)."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -6,10 +6,11 @@ from typing import Any
 
 from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.grpc.calls import GrpcCall
+from congreve.broker.grpc.client_sessions import is_fifo
 from congreve.broker.grpc.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_topic
-from congreve.broker.metadata.topics import TopicConfigManager
+from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.message_types import MessageType, topic_type
 from congreve.remoting.errors import HeaderError
 from congreve.remoting.lanes.call import CallField
@@ -33,9 +34,10 @@ _TYPES = {
 class Route:
     """Routes of this broker's topics (RocketMQ 5: RouteActivity, LocalTopicRouteService)."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicConfigManager, protos: Any) -> None:
+    def __init__(self, config: BrokerConfig, metadata: Metadata, protos: Any) -> None:
         self._config = config
-        self._topics = topics
+        self._topics = metadata.topics
+        self._groups = metadata.groups
         self._protos = protos
 
     def query(self, call: GrpcCall, request: Any) -> Any:
@@ -62,6 +64,25 @@ class Route:
                 broker=broker,
                 accept_message_types=_TYPES.get(topic_type(topic), (0,)),
             )
+        return response
+
+    def assign(self, call: GrpcCall, request: Any) -> Any:
+        """Answer a QueryAssignmentRequest: members of a group share all queues. Raises
+        CallRefusedError.
+        """
+        checked_group(request.group)
+        routed = self.query(call, self._protos.QueryRouteRequest(topic=request.topic))
+        readable = [
+            each for each in routed.message_queues if each.permission in (_READ, _READ_WRITE)
+        ]
+        if not readable:
+            raise CallRefusedError(Code.FORBIDDEN, "no readable queue")
+        if not is_fifo(self._groups.find(request.group.name)):
+            del readable[1:]
+            readable[0].id = -1
+        response = self._protos.QueryAssignmentResponse(status=routed.status)
+        for each in readable:
+            response.assignments.add(message_queue=each)
         return response
 
     def endpoints(self, call: GrpcCall) -> Any:

@@ -1,7 +1,7 @@
 """SendMessage: all rules (RocketMQ 5: SendMessageActivity, GrpcValidator).
 
 `broker/grpc/send_codec.pyx` serves ordinary messages; all others come here and become the same
-request. The answer of its handler becomes that of the call.
+request.
 """
 
 import re
@@ -32,8 +32,6 @@ RECOVERY_MAX_S = 3_600
 MESSAGE_ID_MAX = 128
 """Bytes of a message's id; those of RocketMQ's clients have 34."""
 NEW_TOPIC_QUEUES = 8
-FRAME_MORE = 1024
-"""Bytes of a request beside its body, about."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _GZIP = 2
@@ -48,23 +46,6 @@ class SendRules:
         self._topics = topics
         self._clock = clock
         self._max_body_size = max_body_size
-
-    def send(self, call: GrpcCall, request: Any) -> None:
-        """Make the request of a SendMessageRequest, whose answer is for the call.
-
-        Raises CallRefusedError.
-        """
-        if not request.messages:
-            raise CallRefusedError(Code.MESSAGE_CORRUPTED, "no message to send")
-        if len(request.messages) > 1:
-            raise CallRefusedError(
-                Code.NOT_IMPLEMENTED, "this broker takes one message a request from gRPC clients"
-            )
-        message = request.messages[0]
-        command = self.command(message, call)
-        command.opaque = call.stream
-        call.answered_by_frame(message.system_properties.message_id.encode())
-        call.connection.serve(command, len(command.body) + FRAME_MORE)
 
     def command(self, message: Any, call: GrpcCall) -> RemotingCommand:
         """The request of remoting that stores a message. Raises CallRefusedError."""

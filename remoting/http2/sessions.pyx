@@ -99,6 +99,7 @@ cdef enum:
     RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
     INTERNAL = 13
+    OF_CALL = 2                 # the number of a FRAME that a session has made (handle.pyx)
     # What a reply of the loop has (call.py).
     REPLY_MESSAGE = 1
     REPLY_END = 2
@@ -476,6 +477,13 @@ cdef class NgHttp2Sessions(Http2Sessions):
                 continue
             if not header.flag & FLAG_RESPONSE:
                 continue        # a request to a client of remoting
+            if header.opaque < 0:       # of a request that the loop has made for a call
+                if not self.to_loop.post(
+                    entry_kinds.FRAME, session.connection, frames - frame.size, frame.size, OF_CALL,
+                    True,
+                ):
+                    return ENOMEM
+                continue
             stream = stream_of(session, header.opaque)
             if stream == NULL or stream.ended or not stream.of_frames:
                 continue        # the peer has cancelled the call

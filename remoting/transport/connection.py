@@ -251,6 +251,22 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._work_bytes -= size
         self._resume_reading()
 
+    def ask_own(
+        self, request: RemotingCommand, size: int, timeout_s: float
+    ) -> "asyncio.Future[RemotingCommand]":
+        """Serve a request that this end makes for a call of HTTP/2; the future is that of call().
+
+        The lane gives its answer back, because answers may wait there. Raises
+        ConnectionLostError or TooManyRequestsError.
+        """
+        if self.closed:
+            raise ConnectionLostError(f"{self}: connection closed before the request was served")
+        self._pending.check_room()
+        request.opaque = ~self._pending.number()
+        future = self._pending.add(request.opaque, self._loop.time() + timeout_s)
+        self.serve(request, size)
+        return future
+
     # --- writing
 
     def send(self, command: RemotingCommand) -> None:

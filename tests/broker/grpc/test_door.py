@@ -33,7 +33,13 @@ TYPES = {"Normal": None, "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION
 
 
 def config_of(root: Path, **settings: Any) -> BrokerConfig:
-    store = StoreConfig(root_dir=str(root), flush_disk_type=settings.pop("flush", "ASYNC_FLUSH"))
+    store = StoreConfig(
+        root_dir=str(root),
+        mapped_file_size_commit_log=32 << 20,
+        max_hash_slot_num=1000,
+        max_index_num=4000,
+        flush_disk_type=settings.pop("flush", "ASYNC_FLUSH"),
+    )
     return BrokerConfig(
         **{
             "broker_name": "b",

@@ -34,3 +34,25 @@ def test_python_produces(tmp_path: Path) -> None:
             producer.shutdown()
         assert len(stored(broker, "Normal")) == 10
         assert [offset for _, offset in stored(broker, "Fifo")] == list(range(10))
+
+
+def test_python_consumes_what_it_has_sent(tmp_path: Path) -> None:
+    rocketmq = pytest.importorskip("rocketmq")
+    with serving(tmp_path) as (broker, made):
+        for number in range(10):
+            made.send(made.message("Normal", b"%d" % number, tag="t"))
+        address = f"127.0.0.1:{broker.config.grpc_port}"
+        configuration = rocketmq.ClientConfiguration(address, rocketmq.Credentials(), "")
+        consumer = rocketmq.SimpleConsumer(
+            configuration, "g", {"Normal": rocketmq.FilterExpression("t")}
+        )
+        consumer.startup()
+        try:
+            found: set[bytes] = set()
+            while len(found) < 10:
+                for message in consumer.receive(32, 30) or ():
+                    found.add(bytes(message.body))
+                    consumer.ack(message)
+        finally:
+            consumer.shutdown()
+        assert found == {b"%d" % number for number in range(10)}

@@ -1,0 +1,168 @@
+"""ReceiveMessage, by pops of the broker (RocketMQ 5: ReceiveMessageActivity)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from congreve.base.clock import Clock
+from congreve.broker.config import BrokerConfig
+from congreve.broker.grpc.calls import GrpcCall
+from congreve.broker.grpc.client_sessions import is_fifo
+from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.received import Received
+from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.records.message.pop_handle import PopHandle, PoppedFrom
+from congreve.records.message.pop_offsets import (
+    PoppedMessage,
+    PoppedQueue,
+    decode_order_counts,
+    decode_start_offsets,
+)
+from congreve.records.message.properties import POP_CK
+from congreve.records.record import decode_records
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.pop_headers import (
+    ChangeInvisibleTimeRequestHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+
+BATCH_MAX = 32
+POLL_MAX_MS = 20_000
+ANSWER_MS = 1_500
+"""Of a call's time that is left for the answer."""
+INVISIBLE_MIN_MS, INVISIBLE_MAX_MS = 10_000, 12 * 3600 * 1000
+RENEWED_MS = 60_000
+"""The invisible time of messages that a client asks to renew."""
+LOST_MS = 1_000
+"""When messages come again whose receiver has cancelled the call."""
+_SQL = 2
+_FROM_END = 1
+
+
+class Receiving:
+    """Serves ReceiveMessage (RocketMQ 5: ReceiveMessageActivity, ConsumerProcessor)."""
+
+    def __init__(
+        self, config: BrokerConfig, groups: SubscriptionGroupManager, clock: Clock, protos: Any
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._clock = clock
+        self._protos = protos
+        self._received = Received(protos)
+
+    async def receive(self, call: GrpcCall, request: Any) -> Any:
+        """Answer a ReceiveMessageRequest: a status, the messages, and last the time.
+
+        Raises CallRefusedError.
+        """
+        header = self._header(call, request)
+        answer = await call.ask(
+            RequestCode.POP_MESSAGE, header.fields(), timeout_s=header.poll_time / 1000 + 10
+        )
+        if answer.code == ResponseCode.POLLING_TIMEOUT:
+            raise CallRefusedError(Code.MESSAGE_NOT_FOUND, "no new message")
+        if answer.code == ResponseCode.POLLING_FULL:
+            raise CallRefusedError(Code.TOO_MANY_REQUESTS, answer.remark or "polling full")
+        if answer.code != ResponseCode.SUCCESS:
+            raise CallRefusedError(Code(code_of(answer.code)), answer.remark or "")
+        messages = list(self._messages(header, answer))
+        if call.cancelled:
+            await self._give_back(call, header, messages)
+        new = self._protos.ReceiveMessageResponse
+        found = new()
+        found.status.code, found.status.message = Code.OK, "OK"
+        call.reply(found.SerializeToString(), last=False)
+        for message in messages:
+            call.reply(new(message=message).SerializeToString(), last=False)
+        last = new()
+        last.delivery_timestamp.FromMilliseconds(self._clock.now())
+        return last
+
+    def _header(self, call: GrpcCall, request: Any) -> PopMessageRequestHeader:
+        topic = checked_topic(request.message_queue.topic)
+        group = checked_group(request.group)
+        if request.batch_size <= 0:
+            raise CallRefusedError(Code.BAD_REQUEST, f"batch_size {request.batch_size} is below 1")
+        invisible_ms = RENEWED_MS
+        if not request.auto_renew:
+            invisible_ms = request.invisible_duration.ToMilliseconds()
+            check_invisible(invisible_ms, INVISIBLE_MIN_MS)
+        poll_ms = POLL_MAX_MS
+        if request.HasField("long_polling_timeout"):
+            poll_ms = min(request.long_polling_timeout.ToMilliseconds(), poll_ms)
+        left_ms = call.timeout_ms
+        if left_ms is not None:
+            poll_ms = min(poll_ms, left_ms - ANSWER_MS)
+        expression = request.filter_expression.expression.strip()
+        is_sql = request.filter_expression.type == _SQL
+        if is_sql and not expression:
+            raise CallRefusedError(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
+        return PopMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=-1,
+            max_msg_nums=min(request.batch_size, BATCH_MAX),
+            invisible_time=invisible_ms,
+            poll_time=max(poll_ms, 0),
+            init_mode=_FROM_END,
+            born_time=self._clock.now(),
+            exp_type="SQL92" if is_sql else "TAG",
+            exp=expression or "*",
+            order=is_fifo(self._groups.find(group)),
+            attempt_id=request.attempt_id or None,
+        )
+
+    def _messages(self, asked: PopMessageRequestHeader, answer: RemotingCommand) -> Iterator[Any]:
+        header = PopMessageResponseHeader.read(answer)
+        starts = decode_start_offsets(header.start_offset_info or "")
+        counts = decode_order_counts(header.order_count_info or "")
+        for record in decode_records(answer.body):
+            queue = PoppedQueue(PoppedFrom.TOPIC, record.queue_id)
+            handle = record.properties.get(POP_CK)
+            if handle is None:
+                handle = PopHandle(
+                    start_offset=starts.get(queue, record.queue_offset),
+                    pop_ms=header.pop_time,
+                    invisible_ms=header.invisible_time,
+                    revive_queue_id=header.revive_qid,
+                    kind=PoppedFrom.TOPIC,
+                    broker_name=self._config.broker_name,
+                    queue_id=record.queue_id,
+                    offset=record.queue_offset,
+                ).encode()
+            attempts = record.reconsume_times
+            if asked.order:
+                place = PoppedMessage(queue.kind, queue.queue_id, record.queue_offset)
+                attempts = counts.get(place, counts.get(queue, 0))
+            yield self._received.message(record, f"{handle} {record.physical_offset}", attempts + 1)
+
+    async def _give_back(
+        self, call: GrpcCall, asked: PopMessageRequestHeader, messages: list[Any]
+    ) -> None:
+        """Let messages come again whose receiver is gone."""
+        for message in messages:
+            text = message.system_properties.receipt_handle
+            handle = PopHandle.decode(text)
+            header = ChangeInvisibleTimeRequestHeader(
+                consumer_group=asked.consumer_group,
+                topic=handle.kind.topic(asked.consumer_group, asked.topic),
+                queue_id=handle.queue_id,
+                extra_info=text,
+                offset=handle.offset,
+                invisible_time=LOST_MS,
+            )
+            await call.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.fields())
+
+
+def check_invisible(ms: int, least: int) -> None:
+    """Raises CallRefusedError for an invisible time that no message can have."""
+    if ms < least:
+        why = f"the invisibleTime is too small. min is {least}"
+        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)
+    if ms > INVISIBLE_MAX_MS:
+        why = f"the invisibleTime is too large. max is {INVISIBLE_MAX_MS}"
+        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)

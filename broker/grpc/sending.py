@@ -1,0 +1,79 @@
+"""SendMessage and RecallMessage (RocketMQ 5: SendMessageActivity, RecallMessageActivity)."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from congreve.broker.grpc.calls import REQUEST_MORE, GrpcCall
+from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.names import checked_topic
+from congreve.broker.grpc.send import SendRules
+from congreve.broker.grpc.settle import fill_common
+from congreve.remoting.messages.admin_headers import RecallMessageRequestHeader
+from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.command import RemotingCommand
+
+
+class Sending:
+    """Stores messages, and takes delayed ones back (RocketMQ 5: ProducerProcessor)."""
+
+    def __init__(self, rules: SendRules, protos: Any) -> None:
+        self._rules = rules
+        self._protos = protos
+
+    def send(self, call: GrpcCall, request: Any) -> Coroutine[Any, Any, Any] | None:
+        """Answer a SendMessageRequest; that of one message gets the answer to the request that is
+        made of it. Raises CallRefusedError.
+        """
+        if not request.messages:
+            raise CallRefusedError(Code.MESSAGE_CORRUPTED, "no message to send")
+        commands = [self._rules.command(message, call) for message in request.messages]
+        if len(commands) > 1:
+            return self._send_all(call, request.messages, commands)
+        command = commands[0]
+        command.opaque = call.stream
+        call.answered_by_frame(request.messages[0].system_properties.message_id.encode())
+        call.connection.serve(command, len(command.body) + REQUEST_MORE)
+        return None
+
+    async def _send_all(
+        self, call: GrpcCall, messages: Any, commands: list[RemotingCommand]
+    ) -> Any:
+        """Each message is stored in its turn, and has its own outcome."""
+        if any(message.topic != messages[0].topic for message in messages):
+            raise CallRefusedError(Code.MESSAGE_CORRUPTED, "topic in message is not same")
+        answers = await asyncio.gather(
+            *(call.ask(command.code, command.ext_fields, command.body) for command in commands)
+        )
+        response = self._protos.SendMessageResponse()
+        codes = [Code(code_of(answer.code)) for answer in answers]
+        for message, answer, code in zip(messages, answers, codes, strict=True):
+            status = self._protos.Status(code=code, message=answer.remark or code.name)
+            if code != Code.OK:
+                response.entries.add(status=status)
+                continue
+            message_id, fields = message.system_properties.message_id, answer.ext_fields
+            response.entries.add(
+                status=status,
+                message_id=message_id,
+                transaction_id=message_id,
+                offset=int(fields.get("queueOffset", "0")),
+                recall_handle=fields.get("recallHandle", ""),
+            )
+        fill_common(response.status, codes)
+        return response
+
+    async def recall(self, call: GrpcCall, request: Any) -> Any:
+        """Answer a RecallMessageRequest. Raises CallRefusedError."""
+        topic = checked_topic(request.topic)
+        header = RecallMessageRequestHeader(
+            topic=topic, recall_handle=request.recall_handle, producer_group=topic
+        )
+        answer = await call.ask(RequestCode.RECALL_MESSAGE, header.fields())
+        code = Code(code_of(answer.code))
+        if code != Code.OK:
+            raise CallRefusedError(code, answer.remark or "")
+        response = self._protos.RecallMessageResponse(message_id=answer.ext_fields["msgId"])
+        response.status.code, response.status.message = Code.OK, "OK"
+        return response
