@@ -1,9 +1,11 @@
 """Answers with a table as a whole, or with a page of it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from congreve.broker.metadata.table_text import TableBody
+from congreve.remoting.errors import BodyError
 from congreve.remoting.loop.pieces import EncodedUntilChanged, Pieces
 from congreve.remoting.messages.bodies import DataVersion
 from congreve.remoting.messages.codes import ResponseCode
@@ -35,6 +37,11 @@ class PagedTable:
         page = read_page_request(request)
         if page is None:
             return request.reply(ResponseCode.SUCCESS, body=await self._whole.get())
+        if len(self._body) <= page.most:
+            with suppress(BodyError):
+                whole = await self._whole.get()
+                fields = total_fields(request.code, len(self._body))
+                return request.reply(ResponseCode.SUCCESS, ext_fields=fields, body=whole)
         version = self._version()
         first = page.first if version is None or page.version == version else 0
         body, total = await self._pieces.run(self._body.page_steps(first, page.most))

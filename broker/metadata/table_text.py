@@ -90,6 +90,9 @@ class TableBody(Generic[K, V]):
         self._copied = copied
         self._written: dict[K, tuple[V, str]] = {}
 
+    def __len__(self) -> int:
+        return len(self._table)
+
     def encode_steps(self) -> Generator[None, None, bytes]:
         """The encoded body, in steps. Raises BodyError if it is longer than a frame may be."""
         before, _, after = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
@@ -117,14 +120,22 @@ class TableBody(Generic[K, V]):
         most += first + most == total - 1
         entries = list(islice(self._table.items(), first, first + most))
         before, _, after = fastjson.dumps(self._empty()).partition(f'"{self._name}":{{}}')
+        if len(self._written) > 2 * total:
+            self._written = {}  # most are of removed entries
         texts: list[str] = []
         size = 0
-        for key, value in entries:
-            texts.append(fastjson.dumps({key: self._copied(value)})[1:-1])
-            size += len(texts[-1])
+        for number, (key, value) in enumerate(entries):
+            known = self._written.get(key)
+            if known is None or known[0] != value:
+                copy = self._copied(value)
+                known = self._written[key] = copy, fastjson.dumps({key: copy})[1:-1]
+                yield
+            elif number % ENTRIES_AT_ONCE == 0:
+                yield
+            texts.append(known[1])
+            size += len(known[1])
             if size > PAGE_BYTES:
                 break
-            yield
         open_object = f'{before}"{self._name}":{{'
         return (yield from fastjson.object_steps(open_object, texts, "}" + after)), total
 
