@@ -30,6 +30,7 @@ class Member:
     closed = False
     reading_paused = False
     is_writable = True
+    speaks_http2 = False
 
     def __init__(self, port: int) -> None:
         self.peer = ("127.0.0.1", port)
