@@ -16,7 +16,7 @@ from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
-_HELD = struct.Struct("@qq10i0q")
+_HELD = struct.Struct("@qq11i0q")
 """HandlerAnswer in lane_commit.pxd: the log's end, when it was stored (ns), requests by kind; as
 long as in C."""
 NOT_COUNTED = -1

@@ -15,6 +15,7 @@ cdef enum Rpc:
     RPC_POP                 # that was answered at once
     RPC_WAITED_POP
     RPC_ACK                 # of a popped message
+    RPC_BATCH_ACK           # of many
     RPC_CHANGE              # of its invisible time
     RPCS
 

@@ -42,6 +42,7 @@ COMPILED = (  # in the order of RPC_SEND and the others
     (RequestCode.POP_MESSAGE, False),
     (RequestCode.POP_MESSAGE, True),
     (RequestCode.ACK_MESSAGE, False),
+    (RequestCode.BATCH_ACK_MESSAGE, False),
     (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, False),
 )
 """The requests that PutTimes counts, and whether they have waited for messages."""

@@ -46,7 +46,13 @@ from congreve.broker.transaction.fast cimport (
 )
 from congreve.engine.log.commit_log cimport Appended
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
-from congreve.remoting.wire.fast_headers cimport POP_MESSAGE, is_ack, is_pull, is_send
+from congreve.remoting.wire.fast_headers cimport (
+    BATCH_ACK_MESSAGE,
+    POP_MESSAGE,
+    is_ack,
+    is_pull,
+    is_send,
+)
 from congreve.remoting.wire.frame cimport (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -157,7 +163,7 @@ cdef class FastPath:
             return STOP_PULL
         if self.header.code == POP_MESSAGE:
             return STOP_POP
-        if is_ack(self.header.code):
+        if is_ack(self.header.code) or self.header.code == BATCH_ACK_MESSAGE:
             return STOP_ACK
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 

@@ -44,6 +44,11 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
 # ordered pop, else nothing is changed.
 cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms) noexcept nogil
+# DONE for a message that waits and is in no ordered pop.
+cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+# settle() for lanes, as settle_named().
+cdef Outcome settle_in_lane(Pops *pops, Window *window, int64_t offset,
+                            int64_t pop_ms) noexcept nogil
 # extend() as settle_named().
 cdef Outcome extend_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms, int64_t new_pop_ms,

@@ -134,7 +134,11 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
 
 cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms) noexcept nogil:
-    cdef Window *window = window_named(&pops.windows, name, length)
+    return settle_in_lane(pops, window_named(&pops.windows, name, length), offset, pop_ms)
+
+
+cdef Outcome settle_in_lane(Pops *pops, Window *window, int64_t offset,
+                            int64_t pop_ms) noexcept nogil:
     cdef Outcome outcome = find_waiting(window, offset, pop_ms)
     if outcome != DONE:
         return outcome
@@ -152,7 +156,6 @@ cdef Outcome extend_named(Pops *pops, const uint8_t *name, int32_t length, int64
     return extend(pops, window, offset, pop_ms, new_pop_ms, invisible_ms, False)
 
 
-# DONE for a message that waits and is in no ordered pop.
 cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
     cdef int64_t slot
     cdef Out *out

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy
+
 from congreve.base.clock import ManualClock
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.account_table import AccountTable
@@ -48,6 +50,10 @@ COMMANDS = [
     for form in (0, 1)
 ]
 
+ACK_BATCH = (
+    b'{"acks":[{"b":"BQ==","c":"G","it":60000,"pt":5,"q":0,"r":"0","rq":0,"so":0,"t":"T"}],'
+    b'"brokerName":"b"}'
+)
 ACK_FIELDS = {
     "consumerGroup": "G",
     "topic": "T",
@@ -98,13 +104,21 @@ def _wire() -> Iterator[Parser]:
                 seeds,
                 fields=("extFields", "code", "remark", "x") if form == 0 and not name else (),
             )
+    pops = InFlight(PopLimits())
+    pops.window("G", "T", 0, 0).take(numpy.arange(0, 9), 9, 5, 60_000)
     yield Parser(
         "acknowledgements in lanes",
-        ("broker/pop/lanes/acks.pyx", "remoting/wire/fast_headers.pyx"),
-        LaneAcks(InFlight(PopLimits()), ManualClock()).take,
+        (
+            *("broker/pop/lanes/acks.pyx", "broker/pop/lanes/batch_body.pyx"),
+            "remoting/wire/fast_headers.pyx",
+        ),
+        LaneAcks(pops, ManualClock()).take,
         [
-            RemotingCommand(code=code, ext_fields=dict(ACK_FIELDS)).encode()
-            for code in (200_051, 200_053)
+            *(
+                RemotingCommand(code=code, ext_fields=dict(ACK_FIELDS)).encode()
+                for code in (200_051, 200_053)
+            ),
+            RemotingCommand(code=200_151, body=ACK_BATCH).encode(),
         ],
     )
     yield Parser("fastjson", ("remoting/messages/fastjson.py",), fastjson.loads, json_seeds)

@@ -14,6 +14,7 @@ from congreve.base.byte_buffer cimport release
 from congreve.base.clock cimport monotonic_ns
 from congreve.broker.figures.put_times cimport (
     RPC_ACK,
+    RPC_BATCH_ACK,
     RPC_CHANGE,
     RPC_POP,
     RPC_WAITED_POP,
@@ -332,14 +333,16 @@ cdef class LanePopServer:
                       self.acks.answers.used, 0)
         elif self.acks.answers.used and self.commit is not None:
             clear_answered(&answered)
-            answered.requests[<int> RPC_ACK] = self.acks.answered - self.acks.changed
+            answered.requests[<int> RPC_ACK] = self.acks.singles()
+            answered.requests[<int> RPC_BATCH_ACK] = self.acks.batches
             answered.requests[<int> RPC_CHANGE] = self.acks.changed
             stages.appended = monotonic_ns()
             self.commit.hold(lane, connection, self.acks.answers.data, self.acks.answers.used,
                              self.appended_end, stages, &answered)
         elif self.acks.answers.used:
             lane.put(connection, self.acks.answers.data, self.acks.answers.used)
-            self.count(connection, stages, <int> RPC_ACK, self.acks.answered - self.acks.changed)
+            self.count(connection, stages, <int> RPC_ACK, self.acks.singles())
+            self.count(connection, stages, <int> RPC_BATCH_ACK, self.acks.batches)
             self.count(connection, stages, <int> RPC_CHANGE, self.acks.changed)
         self.acks.begin_chunk()
 

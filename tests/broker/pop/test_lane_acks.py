@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +19,12 @@ from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Answer
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
-from congreve.remoting.errors import HeaderError
+from congreve.remoting.errors import BodyError, HeaderError
 from congreve.remoting.messages.command import CommandFlag, RemotingCommand
+from congreve.remoting.messages.pop_bodies import BatchAck, BatchAckMessageRequestBody
 
 from ..tool import config_of, running
-from .popping import ACK, CHANGE, OK, Member
+from .popping import ACK, BATCH_ACK, CHANGE, OK, Member
 
 NOW = 100_000
 POP_MS = NOW - 500
@@ -49,7 +52,7 @@ class Handler:
         try:
             request = RemotingCommand.decode(frame)
             self.processor.handlers()[request.code](request, connection)
-        except (RefusedError, HeaderError):
+        except (RefusedError, HeaderError, BodyError):
             return None
         return self.sent.pop()
 
@@ -117,8 +120,53 @@ def frames(draw: st.DrawFn) -> bytes:
     ).encode()
 
 
+@st.composite
+def acknowledgements(draw: st.DrawFn) -> dict[str, Any]:
+    group, topic, queue_id = draw(st.sampled_from(WINDOWS))
+    kind = "1" if topic.startswith("%RETRY%") else "0"
+    start = draw(st.integers(0, 12))
+    usual = draw(st.lists(st.integers(0, 9), max_size=4).map(lambda each: [2 * n for n in each]))
+    offsets = draw(mostly(usual, [0, 1, 2], [40], [60], []))
+    bits = sum(1 << max(offset - start, 0) for offset in set(offsets))
+    text = base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()
+    fields = {
+        "b": draw(mostly(text, "", "x", "AQ", "A===", "AQ-_")),
+        "c": draw(mostly(group, "H")),
+        "it": draw(mostly(60_000, -1)),
+        "pt": draw(mostly(POP_MS, POP_MS + 1, POP_MS + 7)),
+        "q": draw(mostly(queue_id, 1, 1 << 40)),
+        "r": draw(mostly(kind, "2", "3", "")),
+        "rq": draw(mostly(0, 999)),
+        "so": draw(mostly(start, -1)),
+        "t": draw(mostly(topic.removeprefix("%RETRY%G_"), "other", 7)),
+    }
+    names = draw(mostly(list(fields), draw(st.permutations(list(fields)))))[draw(mostly(0, 1)) :]
+    long = draw(mostly({}, {"c": "consumerGroup"}, {"so": "startOffset"}))
+    more = draw(mostly({}, {"more": 1}))
+    return {long.get(name, name): fields[name] for name in names} | more
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    acks = draw(st.lists(acknowledgements(), min_size=draw(mostly(1, 0)), max_size=3))
+    body: dict[str, Any] = draw(mostly({"acks": acks}, {}, {"acks": None}))
+    name = draw(mostly({"brokerName": "b"}, {}, {"brokerName": None}, {"more": 1}))
+    body = name | body if draw(st.booleans()) else body | name
+    separators = draw(mostly((",", ":"), (" , ", " : ")))
+    text = json.dumps(body, separators=separators, ensure_ascii=draw(mostly(False, True)))
+    return RemotingCommand(
+        code=BATCH_ACK,
+        opaque=draw(st.integers(0, 1 << 31 - 1)),
+        flag=draw(mostly(0, int(CommandFlag.ONEWAY))),
+        body=(text + draw(mostly("", " ", "x"))).encode(),
+    ).encode()
+
+
 @settings(deadline=None)
-@given(st.lists(frames(), min_size=1, max_size=12), st.booleans(), st.booleans())
+@given(
+    st.lists(st.one_of(frames(), batches()), min_size=1, max_size=12),
+    *(st.booleans(), st.booleans()),
+)
 def test_what_a_lane_answers_the_handler_answers_alike(requests, due, extended) -> None:
     by_lane, by_handler = filled(due, extended), filled(due, extended)
     lane, handler = LaneAcks(by_lane, ManualClock(NOW)), Handler(by_handler)
@@ -175,6 +223,46 @@ def test_a_lane_serves_ordinary_acknowledgements_only() -> None:
     assert lane.take(request(window, 2, POP_MS)) is None
 
 
+def batch(*acks: BatchAck) -> bytes:
+    body = BatchAckMessageRequestBody(broker_name="b", acks=list(acks)).encode()
+    return RemotingCommand(code=BATCH_ACK, body=body).encode()
+
+
+def of(window: PopWindow, *offsets: int, pop_ms: int = POP_MS, ordered: bool = False) -> BatchAck:
+    """An acknowledgement as our client writes it."""
+    kind = PoppedFrom.of(window.topic)
+    return BatchAck.of(
+        offsets,
+        start_offset=0,
+        consumer_group=window.group,
+        topic=window.topic if kind is PoppedFrom.TOPIC else "T",
+        retry=str(int(kind)),
+        queue_id=window.queue_id,
+        revive_queue_id=999 if ordered else 0,
+        pop_time=pop_ms,
+        invisible_time=60_000,
+    )
+
+
+def test_a_lane_serves_a_batch_if_all_of_it_is_ordinary() -> None:
+    pops = filled(due=False, extended=False)
+    lane = LaneAcks(pops, ManualClock(NOW))
+    windows = pops.all_windows()
+    before = state(pops)
+    first = [of(window, 0, 2, 20) for window in windows]
+    for other in (of(windows[0], 60), of(windows[0], 6), of(windows[0], 8, pop_ms=POP_MS - 1)):
+        assert lane.take(batch(*first, other)) is None
+    assert lane.take(batch(*first, of(windows[0], 41, pop_ms=POP_MS + 1))) is None
+    assert lane.take(batch(*first, of(windows[0], 4, ordered=True))) is None
+    assert state(pops) == before
+    answer = RemotingCommand.decode(lane.take(batch(*first, first[0])))
+    assert (answer.code, answer.remark) == (OK, None)
+    for window in windows:
+        assert [window.ack(offset, POP_MS) for offset in (0, 2, 20)] == [Answer.REPEATED] * 3
+    assert lane.take(batch(of(windows[1], 4))) is not None
+    assert lane.take(batch(first[0])) is None
+
+
 def test_changes_in_one_ms_make_different_handles() -> None:
     pops = filled(due=False, extended=False)
     window = pops.window("G", "T", 0, 0)
@@ -216,10 +304,12 @@ async def test_a_broker_answers_from_the_lane_when_the_journal_is_written(tmp_pa
         monkeypatch.setattr(broker.managers.pops, "settled", by_handler.append)
         monkeypatch.setattr(broker.managers.pops, "changed", lambda: by_handler.append(None))
         by_handler.clear()
-        for message in found:
+        for message in found[2:]:
             changed = await member.change(message, 70_000)
             assert not isinstance(changed, int)
             assert await member.ack(changed) == OK
+        for message in found[:2]:
+            assert await member.batch_ack(message, [message.offset]) == OK
         assert by_handler == []
         offsets = broker.managers.metadata.offsets
         assert offsets.queues("G", "T") == {0: 3, 1: 3}

@@ -1,0 +1,1 @@
+# No Python names: compiled code uses batch_body.pxd.
