@@ -365,8 +365,8 @@ cdef class Backend:
     def write_through(self, int64_t upto):
         """Like request(), but it executes the write itself if a single write is enough.
 
-        Returns True if `upto` is durable then; the eventfd is not signalled. This helps a lone
-        sender: waking the caller after a write can take as long as the write.
+        Returns True if `upto` is durable then; the eventfd is signalled only if other bytes were
+        requested meanwhile. Waking the caller after a write can take as long as the write.
         """
         cdef bint done
         with nogil:

@@ -51,9 +51,9 @@ cdef class LaneCommit:
     cdef int64_t awake_until_ns
     cdef int32_t hurried
     cdef int32_t next_hurried
-    cdef int64_t sender         # the last connection that sent
-    cdef int32_t sends_alone    # its sends in succession
-    cdef double standstill_ns
+    cdef int64_t requested      # the end of what the backend was last told to write
+    cdef int32_t writes_elsewhere
+    cdef double write_ns        # moving mean
 
     # Sends the answers when the log up to `upto` is durable and, with SYNC_MASTER, confirmed by a
     # slave, in the order of these calls. They are about `answered`, appended at this moment.
@@ -67,9 +67,9 @@ cdef class LaneCommit:
     cdef void release(self, Lane lane) noexcept nogil
     # Returns how long the lane may sleep, in ms.
     cdef int sleep_ms(self, Lane lane) noexcept nogil
-    cdef bint written_alone(self, LaneConnection *connection, int64_t upto,
-                            int64_t *now_ns) noexcept nogil
-    cdef void request_held(self) noexcept nogil
+    cdef void answer_done(self, Lane lane) noexcept nogil
+    cdef void write(self, Lane lane) noexcept nogil
+    cdef bint first_is_done(self) noexcept nogil
     cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil
     cdef void answer(self, Lane lane, LaneConnection *connection, const uint8_t *answers,
                      int64_t size, bint lacks_slave) noexcept nogil

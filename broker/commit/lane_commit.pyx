@@ -4,9 +4,9 @@ Encoded answers wait in the order of the log: one entry for each chunk of reques
 physical offset that it waits for. When everything up to X is where it must be, all entries up to X
 are sent together; there is no timer for each message. The next write waits until the connections
 that were just answered have sent again: otherwise the first of them would get its own write, and
-the others would wait for it. A connection that has been the only sender for a while has its
-messages written by the lane itself: no other one waits for it, and sleeping until the disk is done
-takes as long as the disk. (RocketMQ: GroupCommitService, GroupTransferService.)
+the others would wait for it. The lane itself writes a short group, at the end of its turn, while
+the disk is quick: to be woken by the kernel's thread that ends a write takes as long as the disk.
+(RocketMQ: GroupCommitService, GroupTransferService.)
 """
 
 cimport cython
@@ -26,14 +26,12 @@ cdef enum:
     # The most releases in succession that have no delay. A delay that ends by its limit is followed
     # by one of them, the next such delay by two, and so on up to this number.
     HURRIED_RELEASES_MAX = 128
-    # A connection is the only sender after so many sends in succession, each answered before the
-    # next.
-    SENDS_ALONE = 16
-    # So many sends use the backend's thread after writes whose moving mean, over STANDSTILL_MEAN_OF
-    # of them, is longer than STANDSTILL_NS: the disk would block the lane for too long.
-    SENDS_AFTER_STANDSTILL = 1000
-    STANDSTILL_NS = 1_000_000
-    STANDSTILL_MEAN_OF = 8
+    HERE_MAX = 128 << 10    # bytes that the lane writes itself at most; several writes fly of more
+    # So many groups are written by the backend after writes here whose moving mean, over
+    # SLOW_MEAN_OF of them, is longer than SLOW_NS: the disk would block the lane for too long.
+    WRITES_AFTER_SLOW = 1000
+    SLOW_NS = 1_000_000
+    SLOW_MEAN_OF = 8
 
 HOLD_KIND = HOLD
 """For a lane: the answer of a handler, which waits until its message is durable."""
@@ -60,7 +58,6 @@ cdef class LaneCommit:
         self.failed_kind = failed_kind
         self.next_hurried = 1
         self.epoch = 1
-        self.sender = -1
         self.capacity = FIRST_CAPACITY
         self.held = <HeldAnswers *> malloc(self.capacity * sizeof(HeldAnswers))
         if self.held == NULL:
@@ -85,9 +82,7 @@ cdef class LaneCommit:
         if self.confirm.backend.failure:
             lane.post(self.failed_kind, connection.id, answers, size, self.confirm.backend.failure)
             return
-        if self.is_done(upto, lacks_slave) or (
-            self.written_alone(connection, upto, &now) and self.is_done(upto, lacks_slave)
-        ):
+        if self.is_done(upto, lacks_slave):
             self.answer(lane, connection, answers, size, lacks_slave)
             if self.times.add(stages, answered, now):
                 self.times.note_slow(stages, answered, now, connection.address,
@@ -120,8 +115,6 @@ cdef class LaneCommit:
             if not self.awaited:
                 self.awake_until_ns = monotonic_ns() + GATHER_NS
                 self.next_hurried = 1
-        if not self.awaited:
-            self.confirm.request(entry.upto)
 
     cdef void hold_one(self, Lane lane, LaneConnection *connection, const uint8_t *data,
                        int64_t size) noexcept nogil:
@@ -138,38 +131,43 @@ cdef class LaneCommit:
         self.hold(lane, connection, data + sizeof(HandlerAnswer),
                   size - <int64_t> sizeof(HandlerAnswer), head.upto, &stages, &answered)
 
-    cdef bint written_alone(self, LaneConnection *connection, int64_t upto,
-                            int64_t *now_ns) noexcept nogil:
-        """Write up to `upto` here for a lone sender; returns whether that is durable now."""
-        cdef int64_t before = now_ns[0]
-        cdef bint done
-        if not self.confirm.waits_for_disk or connection.id != self.sender or self.count:
-            self.sender = connection.id
-            self.sends_alone = 0
-            return False
-        self.sends_alone += 1
-        if self.sends_alone < SENDS_ALONE:
-            return False
-        done = self.confirm.backend.write_here(upto)
-        now_ns[0] = monotonic_ns()
-        self.standstill_ns += (now_ns[0] - before - self.standstill_ns) / <int> STANDSTILL_MEAN_OF
-        if self.standstill_ns > STANDSTILL_NS:
-            self.standstill_ns = 0
-            self.sends_alone = -SENDS_AFTER_STANDSTILL
-        return done
+    cdef void write(self, Lane lane) noexcept nogil:
+        """Make the messages of all waiting answers durable, here if that takes little time."""
+        cdef int64_t begun_ns
+        if self.last_upto <= self.requested:
+            return
+        self.requested = self.last_upto
+        if (not self.confirm.waits_for_disk or self.writes_elsewhere
+                or self.last_upto - self.confirm.backend.durable > HERE_MAX):
+            self.writes_elsewhere -= self.writes_elsewhere > 0
+            self.confirm.request(self.last_upto)
+            return
+        begun_ns = monotonic_ns()
+        self.confirm.backend.write_here(self.last_upto)
+        self.write_ns += (monotonic_ns() - begun_ns - self.write_ns) / <int> SLOW_MEAN_OF
+        if self.write_ns > SLOW_NS:
+            self.write_ns = 0
+            self.writes_elsewhere = WRITES_AFTER_SLOW
+        if self.first_is_done():
+            self.answer_done(lane)
 
     cdef void release(self, Lane lane) noexcept nogil:
+        if self.count:
+            # It takes completed writes, and sends the next one before the answers.
+            self.requested = self.last_upto
+            self.confirm.request(self.last_upto)
+        self.answer_done(lane)
+
+    cdef void answer_done(self, Lane lane) noexcept nogil:
         cdef HeldAnswers entry
         cdef LaneConnection *connection
         cdef bint awaits = self.hurried == 0 and self.confirm.waits_for_disk
         cdef bint slow
         cdef int64_t now = 0
         cdef int64_t released = 0
-        self.request_held()
         if self.confirm.waits_for_slaves:
             self.note_durable()
-        if self.count and self.is_done(self.held[self.first].upto,
-                                       self.held[self.first].lacks_slave):
+        if self.first_is_done():
             self.epoch += 1
             self.awaited = 0
         while self.count:
@@ -203,9 +201,10 @@ cdef class LaneCommit:
     cdef int sleep_ms(self, Lane lane) noexcept nogil:
         cdef int64_t now
         # A request takes completed writes, whose event may have come before the answers did.
-        if self.count and self.is_done(self.held[self.first].upto,
-                                       self.held[self.first].lacks_slave):
-            self.release(lane)
+        if self.first_is_done():
+            self.answer_done(lane)
+        if self.count and not self.awaited:
+            self.write(lane)
         if not self.awaited and not self.count:
             return SLEEP_MS
         now = monotonic_ns()
@@ -216,15 +215,20 @@ cdef class LaneCommit:
             self.awaited = 0
             self.hurried = self.next_hurried
             self.next_hurried = min(2 * self.next_hurried, HURRIED_RELEASES_MAX)
-            self.request_held()
+            if self.count:
+                self.write(lane)
         while self.count and self.held[self.first].deadline_ms <= lane.now_ms:
-            if self.is_done(self.held[self.first].upto, self.held[self.first].lacks_slave):
-                self.release(lane)
+            if self.first_is_done():
+                self.answer_done(lane)
             elif self.confirm.on_disk(self.held[self.first].upto):
                 self.fail_first(lane, COMMIT_SLAVE_LATE)
             else:
                 self.fail_first(lane, COMMIT_LATE)
         return SLEEP_MS
+
+    cdef bint first_is_done(self) noexcept nogil:
+        return self.count > 0 and self.is_done(self.held[self.first].upto,
+                                               self.held[self.first].lacks_slave)
 
     cdef bint is_done(self, int64_t upto, bint lacks_slave) noexcept nogil:
         """Whether messages that end at `upto` are where they must be."""
@@ -236,11 +240,6 @@ cdef class LaneCommit:
             lane.post(self.failed_kind, connection.id, answers, size, COMMIT_NO_SLAVE)
         else:
             lane.put(connection, answers, size)
-
-    cdef void request_held(self) noexcept nogil:
-        """Ask the backend to make the messages of all waiting answers durable."""
-        if self.count:
-            self.confirm.request(self.last_upto)
 
     cdef void note_durable(self) noexcept nogil:
         """Note when messages whose answers wait for a slave are on this broker's disk."""

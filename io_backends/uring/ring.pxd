@@ -36,6 +36,7 @@ cdef struct Write:
     int64_t start       # physical offset of the first block
     int64_t end         # may lie inside the last block
     WriteState state
+    int parts_count
     iovec parts[2]      # its memory: blocks of the window, a copy of the last one
 
 
@@ -71,10 +72,13 @@ cdef class WriteRing:
     # Sends all writes that need not wait; returns 0 or errno.
     cdef int submit(self) noexcept nogil
     cdef bint fly(self, int index) noexcept nogil
-    # Fills in the parts of a write; returns their number.
-    cdef int lay_out(self, int index) noexcept nogil
-    # Executes the oldest write without the ring and waits for the disk; returns 0 or errno.
-    cdef int write_oldest(self) noexcept nogil
+    # Fills in the parts of a write.
+    cdef void lay_out(self, int index) noexcept nogil
+    # The oldest write without the ring. write_blocks() waits for the disk, which needs no lock, and
+    # returns 0 or errno.
+    cdef Write *begin_oldest(self) noexcept nogil
+    cdef int write_blocks(self, const Write *write) noexcept nogil
+    cdef void end_oldest(self, Write *write, int failed) noexcept nogil
     # (start, end) of the blocks of each write in flight.
     cdef list in_flight(self)
     cdef void await_completion(self, int timeout_ms) noexcept nogil

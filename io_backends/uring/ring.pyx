@@ -160,7 +160,8 @@ cdef class WriteRing:
         cdef int file = write.target.fd if write.target.slot < 0 else write.target.slot
         if sqe == NULL:
             return False
-        if self.lay_out(index) > 1:
+        self.lay_out(index)
+        if write.parts_count > 1:
             io_uring_prep_writev(sqe, file, parts, 2, at)
         elif self.fixed_buffers:
             io_uring_prep_write_fixed(sqe, file, parts[0].iov_base, parts[0].iov_len, at,
@@ -175,7 +176,7 @@ cdef class WriteRing:
         self.flying += 1
         return True
 
-    cdef int lay_out(self, int index) noexcept nogil:
+    cdef void lay_out(self, int index) noexcept nogil:
         cdef Write *write = &self.writes[index]
         cdef const uint8_t *data = self.window.data + write.start % self.window.size
         cdef int64_t whole = block_of(write.end) - write.start
@@ -190,21 +191,31 @@ cdef class WriteRing:
             memset(tail + rest, 0, BLOCK - rest)
             write.parts[count].iov_base, write.parts[count].iov_len = tail, BLOCK
             count += 1
-        return count
+        write.parts_count = count
 
-    cdef int write_oldest(self) noexcept nogil:
+    cdef Write *begin_oldest(self) noexcept nogil:
         cdef Write *write = self.at(0)
-        cdef int count = self.lay_out(self.oldest)
+        self.lay_out(self.oldest)
+        write.state = WRITE_FLIES
+        self.flying += 1
+        return write
+
+    cdef int write_blocks(self, const Write *write) noexcept nogil:
+        cdef int64_t size = blocks_end(write.end) - write.start
         cdef int64_t done
         while True:
-            done = pwritev2(write.target.fd, write.parts, count,
+            done = pwritev2(write.target.fd, write.parts, write.parts_count,
                             write.start - write.target.base, RWF_DSYNC)
             if done >= 0 or errno != EINTR:
                 break
         if done < 0:
             return errno
-        write.state = WRITE_DONE
-        return 0 if done == blocks_end(write.end) - write.start else EIO
+        return 0 if done == size else EIO
+
+    cdef void end_oldest(self, Write *write, int failed) noexcept nogil:
+        self.flying -= 1
+        if failed == 0:
+            write.state = WRITE_DONE
 
     cdef list in_flight(self):
         cdef Write *write

@@ -19,6 +19,7 @@ cdef class UringBackend(Backend):
     #   ring       its writes
     #   target     everything below has been requested
     #   submitted  everything below is on disk or in one of `writes`
+    #   others_wait  something was requested since the last write of write_here()
     cdef readonly Window window
     """The locked memory of appended bytes that are not on disk yet."""
     cdef WriteRing ring
@@ -27,6 +28,7 @@ cdef class UringBackend(Backend):
     cdef ZeroWriter zeros
     cdef int64_t target
     cdef int64_t submitted
+    cdef bint others_wait
     cdef list attached
 
     cdef int64_t make_room(self, int64_t upto) noexcept nogil
@@ -35,6 +37,7 @@ cdef class UringBackend(Backend):
     cdef bint renew(self) noexcept nogil
     cdef void settle(self, int failed) noexcept nogil
     cdef void send(self) noexcept nogil
+    cdef void write_oldest(self) noexcept nogil
     cdef void plan(self) noexcept nogil
     cdef bint idle(self) noexcept nogil
     cdef void await_completion(self)

@@ -10,9 +10,13 @@ from libc.stdint cimport int64_t
 
 from congreve.base.atomic cimport load_acquire
 from congreve.base.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from congreve.io_backends.backend cimport Backend, FileSegment, Segment, new_file, old_file
+from congreve.io_backends.backend cimport (
+    Backend, FileSegment, Segment, new_file, old_file, signal,
+)
 from congreve.io_backends.mapping cimport Mapping
-from congreve.io_backends.uring.ring cimport BLOCK, WRITE_DONE, WriteRing, block_of, blocks_end
+from congreve.io_backends.uring.ring cimport (
+    BLOCK, WRITE_DONE, Write, WriteRing, block_of, blocks_end,
+)
 from congreve.io_backends.uring.window_extents cimport Extent, WindowExtents, written_end
 from congreve.io_backends.uring.zeros cimport ZeroWriter
 from congreve.io_backends.window cimport Window
@@ -156,6 +160,7 @@ cdef class UringBackend(Backend):
         if upto > self.target:
             self.target = upto
         self.advance()
+        self.others_wait = True
         pthread_mutex_unlock(&self.lock)
 
     cdef bint write_here(self, int64_t upto) noexcept nogil:
@@ -165,12 +170,27 @@ cdef class UringBackend(Backend):
             self.target = upto
         if self.renew():
             if self.ring.count == 1 and self.ring.flying == 0:
-                self.settle(self.ring.write_oldest())
+                self.write_oldest()
             else:
                 self.send()
         done = self.failure == 0 and self.durable >= upto
         pthread_mutex_unlock(&self.lock)
         return done
+
+    # Other threads may request more meanwhile: the lock is free. Nothing else signals to them that
+    # this write is done.
+    cdef void write_oldest(self) noexcept nogil:
+        cdef Write *write = self.ring.begin_oldest()
+        cdef int failed
+        pthread_mutex_unlock(&self.lock)
+        failed = self.ring.write_blocks(write)
+        pthread_mutex_lock(&self.lock)
+        self.ring.end_oldest(write, failed)
+        self.settle(failed)
+        self.advance()
+        if self.others_wait:
+            self.others_wait = False
+            signal(self.event_fd)
 
     cdef void skip(self, int64_t offset) noexcept nogil:
         self.extents.drop_before(offset)

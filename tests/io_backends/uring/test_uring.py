@@ -7,6 +7,7 @@ import resource
 import select
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -75,6 +76,48 @@ def test_a_lone_write_is_complete_when_its_flush_returns(
         assert there[: segment.written] == data[: segment.written]
         assert not any(there[segment.written :])
     assert not select.select([backend.event_fd], [], [], 0)[0], "no thread waits for a notification"
+
+
+def test_a_lone_write_is_told_to_those_that_requested_something_before(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    """Their bytes may be in it: nothing else would wake them."""
+    segment = added(backend, folder)
+    backend.start(0)
+    backend.request(0)
+    for heard in (True, False):
+        assert segment.append(bytes(100))
+        assert backend.write_through(segment.written)
+        assert bool(select.select([backend.event_fd], [], [], 0)[0]) == heard
+        if heard:
+            os.read(backend.event_fd, 8)
+
+
+def test_threads_hear_of_their_bytes_beside_one_that_writes_itself(
+    backend: "uring.UringBackend", folder: Path
+) -> None:
+    segment = added(backend, folder)
+    backend.start(0)
+    heard = []
+
+    def hold_answers() -> None:
+        while segment.written < SIZE:
+            upto = segment.written
+            backend.request(upto)
+            while backend.durable_offset < upto:
+                heard.append(bool(select.select([backend.event_fd], [], [], WAIT_S)[0]))
+                with suppress(BlockingIOError):
+                    os.read(backend.event_fd, 8)
+
+    other = threading.Thread(target=hold_answers)
+    other.start()
+    data = noise(21, SIZE)
+    for _ in growing(segment, data, random.Random(22), [100, 3000, 9000]):
+        if not backend.write_through(segment.written):
+            assert backend.wait_durable(segment.written, WAIT_S)
+    other.join()
+    assert all(heard)
+    assert Path(segment.path).read_bytes() == data
 
 
 def test_a_write_after_one_in_flight_waits_for_it(
