@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codes import Code
 from remoting.http2.built import needs_http2
 
-from .clients import METADATA, Client
+from .clients import DELAY, MESSAGE_ID, METADATA, Client
 from .test_door import create, serving, stored
 
 pytestmark = needs_http2
@@ -202,3 +203,24 @@ def test_members_of_a_group_share_all_queues(tmp_path: Path) -> None:
         assert answer.status.code == Code.OK
         (one,) = answer.assignments
         assert (one.message_queue.id, one.message_queue.broker.name) == (-1, "b")
+
+
+def test_a_delayed_message_that_is_recalled_does_not_come(tmp_path: Path) -> None:
+    with consuming(tmp_path, topic="Delay") as (_, made, consumer):
+        due_ms = time.time_ns() // 1_000_000 + 3_000
+        handles = []
+        for body in (b"recalled", b"comes"):
+            message = made.message(
+                "Delay", body, message_type=DELAY, delivery_timestamp=due_ms + len(handles)
+            )
+            answer = made.send(message)
+            assert answer.status.code == Code.OK, answer
+            handles.append(answer.entries[0].recall_handle)
+        request = consumer.protos.RecallMessageRequest(
+            topic=consumer.topic, recall_handle=handles[0]
+        )
+        answer = made.call("RecallMessage", request)
+        assert (answer.status.code, answer.message_id) == (Code.OK, MESSAGE_ID)
+        _, (found,) = consumer.receive(20)
+        assert found.body == b"comes"
+        assert consumer.receive(0)[0] == Code.MESSAGE_NOT_FOUND
