@@ -17,8 +17,8 @@ from congreve.records.record import decode_record
 from congreve.store_reader import open_store
 
 GOLDEN = Path(__file__).parents[1] / "golden/earlier_stores.zip"
-WRITTEN_MS = 1_795_661_480_000
-"""When the stores were written: their delayed message is not due, nothing has expired."""
+WRITTEN_MS = 1_795_661_490_000
+"""Seconds after the stores were written: their delayed message is not due, nothing has expired."""
 KINDS = ("killed", "stopped")
 
 
