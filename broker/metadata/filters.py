@@ -144,6 +144,8 @@ class ConsumerFilterManager:
         self.file: TableFile = MemoryOnly()
         self.table: dict[str, dict[str, ConsumerFilterData]] = {}
         self._texts = EntryTexts(self._entry_text)
+        if config.enable_property_filter:
+            compiler_of(SQL92)  # the first one builds the parser: before the first request
         self._dead: OrderedDict[tuple[str, str], None] = OrderedDict()  # in order of death
 
     def program(self, expression: str, expression_type: str | None) -> FilterProgram:

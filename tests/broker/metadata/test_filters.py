@@ -52,7 +52,7 @@ async def test_the_parser_is_built_beside_the_event_loop(monkeypatch: pytest.Mon
         return compiler_of(kind)
 
     monkeypatch.setattr("congreve.broker.metadata.filters.compiler_of", compiler)
-    filters, _ = manager(config=BrokerConfig(enable_property_filter=True))
+    filters, _ = manager()
     for _ in range(2):
         await filters.compile("a > 5")
     assert len(threads) == 1
