@@ -38,6 +38,7 @@ def test_no_two_writes_in_flight_hold_the_same_block(
     segment = added(backend, folder)
     backend.start(0)
     data = noise(4, SIZE)
+    assert segment.append(data[:300_000])  # more than one write holds
     together = 0
     for _ in growing(segment, data, dice, [50, 300, 5000, 30_000]):
         backend.request(segment.written)
