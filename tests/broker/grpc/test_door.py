@@ -165,9 +165,9 @@ def test_faults_of_messages_have_their_codes(tmp_path: Path) -> None:
         many.user_properties.update({f"k{n}": "v" for n in range(129)})
         assert code_of(many) == Code.MESSAGE_PROPERTIES_TOO_LARGE
         assert made.send().status.code == Code.MESSAGE_CORRUPTED
-        nobody = [pair for pair in METADATA if pair[0] != "x-mq-client-id"]
+        without_id = [pair for pair in METADATA if pair[0] != "x-mq-client-id"]
         request = made.protos.SendMessageRequest(messages=[made.message("Normal")])
-        answer = made.call("SendMessage", request, nobody)
+        answer = made.call("SendMessage", request, without_id)
         assert answer.status.code == Code.CLIENT_ID_REQUIRED
 
 
