@@ -12,11 +12,7 @@ cdef class BusyPoll:
     cdef int64_t pause_ns
     cdef int64_t lost
 
-    # Notes that more is probably coming soon: the polls after it need not sleep.
-    cdef void expect_more(self, int64_t now_ns) noexcept nogil
-    # Whether the thread may poll because more is expected.
-    cdef bint is_due(self, int64_t now_ns) noexcept nogil
-    # Whether the thread may poll at all, for a reason of its own.
-    cdef bint is_allowed(self, int64_t now_ns) noexcept nogil
-    # Notes a poll at this time, and how often the thread has lost its core so far.
-    cdef void polled(self, int64_t now_ns, int64_t lost) noexcept nogil
+    cpdef void expect_more(self, int64_t now_ns) noexcept nogil
+    cpdef bint is_due(self, int64_t now_ns) noexcept nogil
+    cpdef bint is_allowed(self, int64_t now_ns) noexcept nogil
+    cpdef void polled(self, int64_t now_ns, int64_t lost) noexcept nogil

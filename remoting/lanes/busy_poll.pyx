@@ -35,35 +35,23 @@ cdef class BusyPoll:
         self.window_ns = <int64_t> (window_s * 1e9)
         self.pause_ns = PAUSE_MIN_NS
 
-    cdef void expect_more(self, int64_t now_ns) noexcept nogil:
+    cpdef void expect_more(self, int64_t now_ns) noexcept nogil:
+        """Note a sign of more work at `now_ns`, in ns of a monotonic clock."""
         self.until_ns = now_ns + self.window_ns
 
-    cdef bint is_due(self, int64_t now_ns) noexcept nogil:
+    cpdef bint is_due(self, int64_t now_ns) noexcept nogil:
+        """Whether to poll at `now_ns`, because more work is expected."""
         return now_ns < self.until_ns and self.is_allowed(now_ns)
 
-    cdef bint is_allowed(self, int64_t now_ns) noexcept nogil:
+    cpdef bint is_allowed(self, int64_t now_ns) noexcept nogil:
+        """Whether the thread may poll at `now_ns`, for a reason of its own."""
         return now_ns >= self.paused_until_ns
 
-    cdef void polled(self, int64_t now_ns, int64_t lost) noexcept nogil:
+    cpdef void polled(self, int64_t now_ns, int64_t lost) noexcept nogil:
+        """Note a poll at `now_ns`, and how often the thread has lost its core so far."""
         cdef bint soon = now_ns - self.paused_until_ns < self.pause_ns
         if lost == self.lost:
             return
         self.lost = lost
         self.pause_ns = min(2 * self.pause_ns, <int64_t> PAUSE_MAX_NS) if soon else PAUSE_MIN_NS
         self.paused_until_ns = now_ns + self.pause_ns
-
-    def note_more(self, int64_t now_ns):
-        """Note a sign of more work at `now_ns`, in ns of a monotonic clock."""
-        self.expect_more(now_ns)
-
-    def note_poll(self, int64_t now_ns, int64_t lost):
-        """Note a poll at `now_ns`, and how often the thread has lost its core so far."""
-        self.polled(now_ns, lost)
-
-    def due(self, int64_t now_ns):
-        """Whether to poll at `now_ns`, because more work is expected."""
-        return self.is_due(now_ns)
-
-    def allowed(self, int64_t now_ns):
-        """Whether the thread may poll at `now_ns`, for a reason of its own."""
-        return self.is_allowed(now_ns)
