@@ -1,5 +1,6 @@
 # Tables of entries by the bytes of their keys, for code without the GIL: open addressing in a power
 # of two of slots, of which at most half are in use.
+from cpython.mem cimport PyMem_Calloc
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -46,6 +47,20 @@ cdef inline Key **slot_of(Key **slots, Py_ssize_t capacity, const Key *key) noex
     ):
         i = (i + 1) & mask
     return &slots[i]
+
+
+# A new entry of `size` zeroed bytes, with a copy of its key behind them, in its slot; PyMem_Free()
+# frees it. Needs the GIL, and a slot that is free.
+cdef inline Key *add_entry(Key **slots, Py_ssize_t capacity, const Key *key,
+                           Py_ssize_t size) except NULL:
+    cdef Key *entry = <Key *> PyMem_Calloc(1, size + key.length)
+    cdef uint8_t *copy = <uint8_t *> entry + size
+    if entry == NULL:
+        raise MemoryError()
+    memcpy(copy, key.bytes, key.length)
+    entry.hash, entry.bytes, entry.length = key.hash, copy, key.length
+    slot_of(slots, capacity, key)[0] = entry
+    return entry
 
 
 # Empties a slot. The entries after it must stay findable: they are inserted again.

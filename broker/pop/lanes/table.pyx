@@ -7,12 +7,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.stdint cimport int32_t, int64_t
 
 from congreve.base.atomic cimport load_acquire
 from congreve.broker.pop.lanes.pop_plan cimport PopPlan, put_key
-from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
+from congreve.records.byte_table cimport Key, add_entry, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 64
 cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared
@@ -124,18 +123,11 @@ cdef class LanePopTable:
 
     cdef LanePop *add(self, const Key *key) except NULL:
         cdef LanePop *known
-        cdef uint8_t *copy
         if self.count >= KNOWN_MAX or self.keys_size >= KEYS_SIZE_MAX:
             self.clear()
         if (self.count + 1) * 2 > self.capacity:
             self.grow()
-        known = <LanePop *> PyMem_Calloc(1, sizeof(LanePop) + key.length)
-        if known == NULL:
-            raise MemoryError()
-        copy = <uint8_t *> (known + 1)
-        memcpy(copy, key.bytes, key.length)
-        known.key.hash, known.key.bytes, known.key.length = key.hash, copy, key.length
-        slot_of(self.slots, self.capacity, key)[0] = &known.key
+        known = <LanePop *> add_entry(self.slots, self.capacity, key, sizeof(LanePop))
         self.count += 1
         self.keys_size += key.length
         return known

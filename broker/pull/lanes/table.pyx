@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from congreve.base.atomic cimport load_acquire
@@ -21,7 +21,7 @@ from congreve.base.pthread cimport (
     pthread_mutex_unlock,
 )
 from congreve.broker.pull.lanes.pull_plan cimport PullPlan, put_key
-from congreve.records.byte_table cimport Key, key_of, move_slots, slot_of
+from congreve.records.byte_table cimport Key, add_entry, key_of, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 256
 cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared
@@ -157,19 +157,12 @@ cdef class LanePullTable:
 
     cdef LanePull *add(self, const Key *key) except NULL:
         cdef LanePull *known
-        cdef uint8_t *copy
         if self.count >= KNOWN_MAX or self.keys_size >= KEYS_SIZE_MAX:
             self.clear()
         if (self.count + 1) * 2 > self.capacity:
             self.grow()
-        known = <LanePull *> PyMem_Calloc(1, sizeof(LanePull) + key.length)
-        if known == NULL:
-            raise MemoryError()
-        copy = <uint8_t *> (known + 1)
-        memcpy(copy, key.bytes, key.length)
-        known.key.hash, known.key.bytes, known.key.length = key.hash, copy, key.length
+        known = <LanePull *> add_entry(self.slots, self.capacity, key, sizeof(LanePull))
         known.pending = -1
-        slot_of(self.slots, self.capacity, key)[0] = &known.key
         self.count += 1
         self.keys_size += key.length
         return known
