@@ -110,12 +110,12 @@ class BrokerStats:
         """Count a pull that found no message."""
         self._missed += 1
 
-    def sent_back(self, group: str, topic: str, *, is_dead: bool) -> None:
-        """Count a message that a member of `group` sent back, as a dead letter or for a retry."""
+    def sent_back(self, group: str, topic: str, count: int = 1, *, is_dead: bool) -> None:
+        """Count messages that members of `group` sent back, as dead letters or for a retry."""
         key = topic, group
-        self._sent_back[key] = self._sent_back.get(key, 0) + 1
+        self._sent_back[key] = self._sent_back.get(key, 0) + count
         if is_dead:
-            self.dead_letters[key] = self.dead_letters.get(key, 0) + 1
+            self.dead_letters[key] = self.dead_letters.get(key, 0) + count
 
     def total_steps(self) -> Generator[None, None, Totals]:
         """All current counts, in steps: there may be a hundred thousand queues."""

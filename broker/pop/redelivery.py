@@ -2,16 +2,21 @@
 
 The copy comes first, then the entry of the journal that settles the message. A start finds the
 copies behind the journal's end, which a kill left without that entry: each has the physical offset
-of its message + 1 as its prepared offset. (RocketMQ: PopReviveService.)
+of its message + 1 as its prepared offset. broker/pop/copies.pyx copies ordinary messages.
+(RocketMQ: PopReviveService.)
 """
 
 import logging
 from collections import Counter
 
 import msgspec
+from numpy import int64
+from numpy.typing import NDArray
 
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.pop.copies import RetryCopies
+from congreve.broker.requests.settings import host_bytes
 from congreve.broker.send.retries import dead_letter
 from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.pop.results import Answer
@@ -49,15 +54,43 @@ _NEVER_MS = 1 << 62
 class PopRedelivery:
     """Copies messages of one store for their groups. (RocketMQ: PopReviveService.)"""
 
-    def __init__(self, metadata: Metadata, store: MessageStore, stats: BrokerStats) -> None:
+    def __init__(
+        self, metadata: Metadata, store: MessageStore, in_flight: InFlight, stats: BrokerStats
+    ) -> None:
         self._topics = metadata.topics
         self._groups = metadata.groups
         self._store = store
         self._stats = stats
+        self._copies = RetryCopies(store.log, in_flight)
         self.again_counts: Counter[tuple[str, str, int]] = Counter()
         """Messages that came again since the start, by group, topic and queue."""
         self.dead_counts: Counter[tuple[str, str, int]] = Counter()
         """Those that became dead letters."""
+
+    def again_ordinary(
+        self, window: PopWindow, rows: NDArray[int64], host: Host, *, topic: str, until_ns: int
+    ) -> int:
+        """again() for the first of the `rows` of a Due, until `until_ns` of the monotonic clock.
+
+        Returns for how many: it ends before one that is not ordinary.
+        """
+        if topic == retry_topic(window.group) != window.topic:  # its copies say more
+            return 0
+        self._topics.create_internal(topic, 1)
+        target = self._store.queues.get(topic, 0)
+        count = self._copies.copy(
+            window,
+            rows,
+            self._store.queues.find(window.topic, window.queue_id),
+            target,
+            host=host_bytes(host),
+            attempts=self.attempts(window.group),
+            until_ns=until_ns,
+        )
+        if count:
+            self._store.after_append(self._copies.end, [target] if target.watchers else [])
+            self._count(window, count, is_dead=False)
+        return count
 
     def again(
         self,
@@ -161,12 +194,14 @@ class PopRedelivery:
             logger.error("%s takes no copy of a message: %s", copy.topic, put.refusal)
             return False
         window.settle(offset, claimed_ms)
-        is_dead = copy.topic == dlq_topic(window.group)
-        topic = popped_topic(window.group, window.topic)
-        self._stats.sent_back(window.group, topic, is_dead=is_dead)
-        counts = self.dead_counts if is_dead else self.again_counts
-        counts[window.group, window.topic, window.queue_id] += 1
+        self._count(window, 1, is_dead=copy.topic == dlq_topic(window.group))
         return True
+
+    def _count(self, window: PopWindow, count: int, *, is_dead: bool) -> None:
+        topic = popped_topic(window.group, window.topic)
+        self._stats.sent_back(window.group, topic, count, is_dead=is_dead)
+        counts = self.dead_counts if is_dead else self.again_counts
+        counts[window.group, window.topic, window.queue_id] += count
 
 
 def _first_claim_ms(in_flight: InFlight) -> int:

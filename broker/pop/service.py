@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import numpy
 from numpy import int64
+from numpy.typing import NDArray
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
@@ -14,13 +16,13 @@ from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.attributes import FIFO, MESSAGE_TYPE
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import Commit, Place
+from congreve.broker.pop.copies import MOVED_MS
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.lanes.pop_plan import PopPlans
 from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
 from congreve.engine.pop.in_flight import InFlight, PopWindow
-from congreve.engine.pop.results import Due
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
 from congreve.records.layout import TOPIC_MAX
@@ -39,8 +41,12 @@ from congreve.remoting.messages.bodies import TopicConfig
 
 logger = logging.getLogger(__name__)
 
-ROUND = 200
-"""Messages of one round of redelivery; then other work of the event loop can run."""
+ROUND = 1_000
+"""Messages of one round of redelivery, at most; then other work of the event loop can run."""
+ROUND_NS = 5_000_000
+"""The same in ns."""
+MOVED_AT_ONCE = 200
+"""Messages that are moved from one retry topic to another in one step."""
 REFUSED_S = 1.0
 """Seconds until the next round when the store refuses a copy."""
 CLOCK_STEP_MS = 1_000
@@ -51,8 +57,6 @@ PULLED_ONLY_MS = 30_000
 does not only pop."""
 RECENT_BYTES = 64 << 20
 """Before the log's end: they are in memory."""
-MOVED_MS = 1
-"""The pop time of messages that no member popped: they are moved to another retry topic."""
 _NOTHING = numpy.empty(0, int64)
 _NEVER_MS = 1 << 62
 
@@ -97,7 +101,7 @@ class Pops:
         self._clock = clock
         self.in_flight = InFlight(config.pops.limits)
         self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
-        self.redelivery = PopRedelivery(metadata, store, stats)
+        self.redelivery = PopRedelivery(metadata, store, self.in_flight, stats)
         self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
@@ -368,7 +372,7 @@ class Pops:
         The journal has it before the copies, so that a start settles what was copied.
         """
         end = self._store.max_offset(window.topic, window.queue_id)
-        end = min(end, window.next + min(ROUND, window.room))
+        end = min(end, window.next + min(MOVED_AT_ONCE, window.room))
         if window.next >= end:
             return False
         if not window.take(numpy.arange(window.next, end), end, MOVED_MS, 0):
@@ -476,47 +480,54 @@ class Pops:
 
     def _redeliver(self) -> None:
         """Give groups again what is due, one round."""
-        due = self.in_flight.due(self._clock.now(), ROUND)
-        refused = False
-        if due and not self._store.writable:
-            refused = True
-            for each in due:
-                each.window.give_back(each.offset, each.pop_ms)
-        else:
-            windows = {}
-            for each in due:
-                refused |= not self._redeliver_one(each)
-                windows[id(each.window)] = each.window
-            for window in windows.values():
-                self.commit(window)
-            self.journal.write()
+        until_ns = time.monotonic_ns() + ROUND_NS
+        refused = not self._store.writable
+        for window, rows in self.in_flight.due(self._clock.now(), ROUND):
+            done = 0
+            while done < len(rows) and self._store.writable and time.monotonic_ns() < until_ns:
+                done += self._redeliver_ordinary(window, rows[done:], until_ns)
+                if done < len(rows) and time.monotonic_ns() < until_ns:
+                    refused |= not self._redeliver_one(window, rows[done])
+                    done += 1
+            for offset, pop_ms, *_ in rows[done:].tolist():
+                window.give_back(offset, pop_ms)
+            self.commit(window)
+        self.journal.write()
         self.set_timer(REFUSED_S if refused else 0.0)
 
-    def _redeliver_one(self, due: Due) -> bool:
-        window = due.window
-        if due.ordered:  # the next pop takes it again, in place
+    def _redeliver_ordinary(self, window: PopWindow, rows: NDArray[int64], until_ns: int) -> int:
+        topic, host = self._retry_topic(window), self._config.store_host
+        return self.redelivery.again_ordinary(window, rows, host, topic=topic, until_ns=until_ns)
+
+    def _redeliver_one(self, window: PopWindow, row: NDArray[int64]) -> bool:
+        offset, pop_ms, _, _, ordered = row.tolist()
+        if ordered:  # the next pop takes it again, in place
             self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
             return True
-        moved = due.pop_ms == MOVED_MS
+        moved = pop_ms == MOVED_MS
         if moved and window.topic == retry_topic(window.group):
-            topic = self._popped_again(due)
-        elif self._pulls((window.group, popped_topic(window.group, window.topic))):
-            topic = retry_topic(window.group)
-        elif window.topic.startswith(RETRY_PREFIX):
-            topic = window.topic
+            topic = self._popped_again(window, offset)
         else:
-            topic = pop_retry_topic(window.group, window.topic)
+            topic = self._retry_topic(window)
         host = self._config.store_host
-        return self.redelivery.again(window, due.offset, due.pop_ms, host, topic=topic, moved=moved)
+        return self.redelivery.again(window, offset, pop_ms, host, topic=topic, moved=moved)
 
-    def _popped_again(self, due: Due) -> str:
+    def _retry_topic(self, window: PopWindow) -> str:
+        """The topic from which the group gets messages of a window again."""
+        if self._pulls((window.group, popped_topic(window.group, window.topic))):
+            return retry_topic(window.group)
+        if window.topic.startswith(RETRY_PREFIX):
+            return window.topic
+        return pop_retry_topic(window.group, window.topic)
+
+    def _popped_again(self, window: PopWindow, offset: int) -> str:
         """The topic from which pops get a message that is in the retry topic of members that pull.
 
         One whose topic is not known comes with the topic that the group popped last. The window is
         there if members that pull come back.
         """
-        group, window = due.window.group, due.window
-        record = self.redelivery.stored(window.topic, window.queue_id, due.offset)
+        group = window.group
+        record = self.redelivery.stored(window.topic, window.queue_id, offset)
         topic = "" if record is None else record.properties.get(RETRY_TOPIC, "")
         if not self._can_pop_again(group, topic):
             known = [

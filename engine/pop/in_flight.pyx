@@ -172,25 +172,25 @@ cdef class InFlight:
         return look_ms
 
     def due(self, int64_t now_ms, int64_t most):
-        """At most `most` messages whose time has come, as a list of Due.
+        """At most `most` messages whose time has come, as a list of Due, each of one window.
 
         A message is given once: not again before it is extended or given back.
         """
-        cdef int64_t count, i
+        cdef int64_t count, first, end = 0
         cdef Found *found = <Found *> malloc(max(most, 1) * sizeof(Found))
         if found == NULL:
             raise MemoryError
+        runs = []
         try:
             pthread_mutex_lock(&self.pops.mutex)
             count = give_due(&self.pops.heap, now_ms, found, most)
             pthread_mutex_unlock(&self.pops.mutex)
-            return [
-                Due(
-                    <object> found[i].owner, found[i].out.offset, found[i].out.pop_ms,
-                    found[i].out.invisible_ms, found[i].out.attempts, bool(found[i].out.ordered),
-                )
-                for i in range(count)
-            ]
+            while end < count:
+                first = end
+                while end < count and found[end].owner == found[first].owner:
+                    end += 1
+                runs.append(Due(<object> found[first].owner, rows_of(found + first, end - first)))
+            return runs
         finally:
             free(found)
 
@@ -300,6 +300,18 @@ cdef class InFlight:
                     del self.windows[window.group, window.topic, window.queue_id]
             at += size
         return 0
+
+
+# The rows of a Due.
+cdef object rows_of(const Found *found, int64_t count):
+    rows = numpy.empty((count, 5), numpy.int64)
+    cdef int64_t[:, ::1] view = rows
+    cdef int64_t i
+    for i in range(count):
+        view[i, 0], view[i, 1] = found[i].out.offset, found[i].out.pop_ms
+        view[i, 2], view[i, 3] = found[i].out.invisible_ms, found[i].out.attempts
+        view[i, 4] = found[i].out.ordered
+    return rows
 
 
 cdef bytes name_of(bytes group, bytes topic, int queue_id):

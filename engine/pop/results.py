@@ -6,6 +6,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
     from congreve.engine.pop.in_flight import PopWindow
 
 
@@ -22,15 +25,12 @@ class Answer(IntEnum):
 
 
 class Due(NamedTuple):
-    """A message whose invisible time is over (RocketMQ: PopCheckPoint).
+    """Messages of one window whose invisible time is over (RocketMQ: PopCheckPoint).
 
-    `attempts`: how often it was taken again in place. `ordered`: it belongs to an ordered pop, and
-    is taken again in place; another one is copied to the retry topic.
+    `rows`, int64 of shape (n, 5): offset, pop time and invisible time in ms, attempts in place, and
+    1 for a message of an ordered pop, which is taken again in place. Another one is copied to the
+    retry topic.
     """
 
     window: PopWindow
-    offset: int
-    pop_ms: int
-    invisible_ms: int
-    attempts: int
-    ordered: bool
+    rows: NDArray[int64]

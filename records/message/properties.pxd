@@ -37,6 +37,8 @@ cdef extern from *:
     #define CONGREVE_INNER_MULTI_DISPATCH "INNER_MULTI_DISPATCH"
     #define CONGREVE_INNER_MULTI_QUEUE_OFFSET "INNER_MULTI_QUEUE_OFFSET"
     #define CONGREVE_POP_CK "POP_CK"
+    #define CONGREVE_FIRST_POP_TIME "1ST_POP_TIME"
+    #define CONGREVE_ORIGIN_GROUP "ORIGIN_GROUP"
     """
     const char *KEYS "CONGREVE_KEYS"
     const char *TAGS "CONGREVE_TAGS"
@@ -68,6 +70,8 @@ cdef extern from *:
     const char *INNER_MULTI_DISPATCH "CONGREVE_INNER_MULTI_DISPATCH"
     const char *INNER_MULTI_QUEUE_OFFSET "CONGREVE_INNER_MULTI_QUEUE_OFFSET"
     const char *POP_CK "CONGREVE_POP_CK"
+    const char *FIRST_POP_TIME "CONGREVE_FIRST_POP_TIME"
+    const char *ORIGIN_GROUP "CONGREVE_ORIGIN_GROUP"
 
 
 cdef inline bint is_property(const uint8_t *at, const uint8_t *end,

@@ -25,6 +25,7 @@ _NO_PARSER = "reads what this process or its user wrote"
 _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 
 ELSEWHERE: dict[str, str] = {
+    "broker/pop/copies.pyx": _BYTES_OF_STORE,
     "broker/pop/lanes/lost_pops.pyx": "reads what lanes have written",
     "broker/pop/lanes/pops.pyx": "reads records that Gather has checked",
     "broker/pop/lanes/retried.pyx": "reads records that Gather has checked",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -26,7 +27,6 @@ from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.requests.settings import host_bytes
-from congreve.engine.pop.results import Due
 from congreve.records.message.message import Record
 from congreve.records.message.topics import POP_TOPIC
 from congreve.records.record import decode_record, decode_records, encode_record
@@ -116,11 +116,13 @@ class Both:
     def redeliver(self) -> None:
         """Give both groups again what is due, in the same order."""
 
-        def place(due: Due) -> tuple[str, str, int, int]:
-            return due.window.group, due.window.topic, due.window.queue_id, due.offset
-
-        for due in sorted(self.pops.in_flight.due(self.clock.now(), 1 << 20), key=place):
-            assert self.pops._redeliver_one(due)
+        due = [
+            (window.group, window.topic, window.queue_id, row[0], window, row)
+            for window, rows in self.pops.in_flight.due(self.clock.now(), 1 << 20)
+            for row in rows
+        ]
+        for *_, window, row in sorted(due, key=itemgetter(slice(4))):
+            assert self.pops._redeliver_one(window, row)
         for window in self.pops.in_flight.all_windows():
             self.pops.commit(window)
 
