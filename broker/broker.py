@@ -170,7 +170,9 @@ class Broker(Lifecycle):
             state = self.replication.state
             runtime_info = runtime_info_of(self.managers, self._paths, self._ports.guard, state)
             handlers = self._handlers(self._paths, runtime_info)
-            await self._ports.listen(self._paths, handlers, compiled=self._access.is_compiled)
+            await self._ports.listen(
+                self._paths, handlers, self._access.control, compiled=self._access.is_compiled
+            )
             await self.replication.start()
             await self._registration.start()
             for periodic in self._periodic:

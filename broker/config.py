@@ -248,11 +248,6 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
                 f"listenPort={self.listen_port} is not usable: a broker takes that - "
                 f"{VIP_DISTANCE} too; use {VIP_DISTANCE + 1} to 65535, or 0 for any free port"
             )
-        if self.grpc_port >= 0 and self.acl_enable:
-            raise ConfigError(
-                f"grpcPort={self.grpc_port} with aclEnable=true: signatures of gRPC clients are not"
-                " checked yet; remove one of the two"
-            )
         if not self.broker_name.strip() or not self.broker_cluster_name.strip():
             raise ConfigError("brokerName and brokerClusterName must not be blank")
         try:

@@ -66,3 +66,11 @@ cdef class AccountTable:
                         const SignedFields *signed) noexcept nogil
     cdef const AccountEntry *account_of(self, const Header *header,
                                         const SignedFields *signed) noexcept nogil
+    # The account with this access key, if `hex` is its HmacSHA1 of `content`; NULL otherwise.
+    cdef const AccountEntry *signer(self, Slice access_key, Slice content,
+                                    Slice hex) noexcept nogil
+
+
+# Whether an account may send to a topic, and consume from one with a group.
+cdef bint may_produce(const AccountEntry *account, Slice topic) noexcept nogil
+cdef bint may_consume(const AccountEntry *account, Slice topic, Slice group) noexcept nogil

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 from congreve.records.byte_table cimport key_of, slot_of
 from congreve.records.layout cimport SYS_TRANSACTION_MASK
 from congreve.records.message.topics cimport DLQ_PREFIX, RETRY_PREFIX
-from congreve.remoting.signatures.hmac_sha1 cimport SIGNATURE_SIZE, Sha1Context
+from congreve.remoting.signatures.hmac_sha1 cimport SHA1_SIZE, SIGNATURE_SIZE, Sha1Context
 from congreve.remoting.wire.fast_headers cimport (
     POP_MESSAGE,
     AckHeader,
@@ -146,8 +146,11 @@ cdef bint may_pull(const AccountEntry *account, const Header *header) noexcept n
     return pull.complete and may_consume(account, pull.topic, pull.consumer_group)
 
 
-cdef inline bint may_consume(const AccountEntry *account, Slice topic,
-                             Slice group) noexcept nogil:
+cdef bint may_produce(const AccountEntry *account, Slice topic) noexcept nogil:
+    return account.may_do_all or topic_allows(account, topic, PUB)
+
+
+cdef bint may_consume(const AccountEntry *account, Slice topic, Slice group) noexcept nogil:
     return account.may_do_all or (
         topic_allows(account, topic, SUB)
         and group_allows(account, group.data, group.length, SUB)
@@ -169,6 +172,14 @@ cdef bint may_acknowledge(const AccountEntry *account, const Header *header) noe
         and not is_retry(ack.topic)
         and may_consume(account, ack.topic, ack.consumer_group)
     )
+
+
+cdef inline uint8_t digit_of(uint8_t sign) noexcept nogil:
+    """The value of a hexadecimal digit; 0xFF for another sign."""
+    if c"0" <= sign <= c"9":
+        return sign - c"0"
+    sign |= 0x20
+    return sign - c"a" + 10 if c"a" <= sign <= c"f" else 0xFF
 
 
 @cython.final
@@ -289,6 +300,26 @@ cdef class AccountTable:
         access_key = header.fields[signed.access_key].value
         key = key_of(access_key.data, access_key.length)
         return <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
+
+    cdef const AccountEntry *signer(self, Slice access_key, Slice content,
+                                    Slice hex) noexcept nogil:
+        cdef Key key = key_of(access_key.data, access_key.length)
+        cdef const AccountEntry *account = <AccountEntry *> slot_of(
+            self.slots, self.capacity, &key
+        )[0]
+        cdef uint8_t[SHA1_SIZE] digest
+        cdef Sha1Context context
+        cdef uint8_t wrong = 0
+        cdef int32_t i
+        if account == NULL or hex.length != 2 * SHA1_SIZE:
+            return NULL
+        self.sha1.begin(&account.secret, &context)
+        self.sha1.put(&context, content.data, content.length)
+        self.sha1.end_raw(&account.secret, &context, digest)
+        for i in range(SHA1_SIZE):  # in a time that does not depend on the bytes
+            wrong |= digest[i] ^ (digit_of(hex.data[2 * i]) << 4 | digit_of(hex.data[2 * i + 1]))
+            wrong |= (digit_of(hex.data[2 * i]) | digit_of(hex.data[2 * i + 1])) & 0xF0
+        return account if wrong == 0 else NULL
 
     # --- for Python callers
 

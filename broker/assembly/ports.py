@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.requests import NOT_ON_VIP
 from congreve.broker.config import VIP_DISTANCE, BrokerConfig
 from congreve.broker.listeners import check_grpc, check_ports, with_ports
@@ -50,7 +51,12 @@ class Ports:
             check_ports(self._config.bind_address, (self._config.grpc_port,), "grpcPort")
 
     async def listen(
-        self, paths: MessagePaths, handlers: Mapping[int, Handler], *, compiled: bool
+        self,
+        paths: MessagePaths,
+        handlers: Mapping[int, Handler],
+        control: AccessControl | None,
+        *,
+        compiled: bool,
     ) -> None:
         """Serve; without `compiled`, all frames go to the handlers. Raises RemotingError."""
         config = self._config
@@ -59,7 +65,7 @@ class Ports:
             name: host_port(address) for name, address in parse_addresses(config.listeners).items()
         }
         if config.grpc_port >= 0:
-            self._grpc = self._new_door()
+            self._grpc = self._new_door(control)
             listeners[_GRPC] = config.bind_address, config.grpc_port
         if config.listen_port:
             paths.leave_to_handlers(1 + len(listeners))
@@ -104,11 +110,11 @@ class Ports:
             await self.server.stop(self._paths.dismiss_pulls)
             self.server = None
 
-    def _new_door(self) -> "GrpcDoor":
+    def _new_door(self, control: AccessControl | None) -> "GrpcDoor":
         # A broker without gRPC needs no protobuf.
         from congreve.broker.grpc.door import GrpcDoor
 
-        return GrpcDoor(self._config, self._managers.metadata, self._managers.clock)
+        return GrpcDoor(self._config, self._managers.metadata, self._managers.clock, control)
 
     def _connection_closed(self, connection: Connection) -> None:
         if self._grpc is not None:

@@ -2,13 +2,13 @@
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, cast
 
 from google.protobuf.message import DecodeError
 
 from congreve.base.errors import CongreveError
-from congreve.base.limited_log import LimitedLog
+from congreve.broker.accounts.accounts import Need
 from congreve.broker.errors import RefusedError
 from congreve.broker.grpc.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
@@ -26,6 +26,7 @@ from congreve.remoting.lanes.transport import FrameProtocol
 from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.messages.codes import LanguageCode, SerializeType
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class GrpcCall:
     `forget` is called when this side ends the call.
     """
 
-    __slots__ = ("_forget", "cancelled", "connection", "fields", "stream")
+    __slots__ = ("_forget", "access_key", "cancelled", "connection", "fields", "stream")
 
     def __init__(
         self,
@@ -62,6 +63,8 @@ class GrpcCall:
         self.fields = fields
         self.cancelled = False
         """Whether the client waits for no answer any more."""
+        self.access_key: str | None = None
+        """The account that has signed the call; None without accounts, or from a white address."""
         self._forget = forget
 
     @property
@@ -89,7 +92,13 @@ class GrpcCall:
             body=body,
             serialize_type=SerializeType.ROCKETMQ,
         )
+        self.sign(request)
         return await self.connection.ask_own(request, len(body) + REQUEST_MORE, timeout_s)
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Let a request that is made for the call have the call's account."""
+        if self.access_key is not None:
+            request.ext_fields[ACCESS_KEY] = self.access_key
 
     def reply(self, message: bytes, *, last: bool) -> None:
         """Send a message; the `last` one ends the call."""
@@ -118,16 +127,28 @@ class Streaming(NamedTuple):
     ended: Callable[[GrpcCall], None]
 
 
+Serve = Callable[[GrpcCall, Any], Any]
+Needs = Callable[[Any], Iterable[Need]]
+
+
 class Unary(NamedTuple):
     """A method with one message each way.
 
     `serve` returns the response, or a coroutine that does; None if a frame will answer. It may
     reply with other messages before. What it raises becomes the status of a response of this class.
+    `needs` are the permissions for a request.
     """
 
     request: Any
     response: Any
-    serve: Callable[[GrpcCall, Any], Any]
+    serve: Serve
+    needs: Needs
+
+
+class Admits(Protocol):
+    """Sets the access key of a call that the accounts permit. Raises CallRefusedError."""
+
+    def __call__(self, call: GrpcCall, needs: Iterable[Need]) -> None: ...
 
 
 class GrpcCalls:
@@ -137,11 +158,11 @@ class GrpcCalls:
     gRPC for what is wrong with the call (RocketMQ 5: GrpcMessagingApplication, ResponseWriter).
     """
 
-    def __init__(self, methods: Mapping[str, Unary | Streaming]) -> None:
+    def __init__(self, methods: Mapping[str, Unary | Streaming], admit: Admits) -> None:
+        self._admit = admit
         self._jobs = BackgroundJobs("a call of gRPC", logger)
         self._methods = {f"/{SERVICE}/{name}": method for name, method in methods.items()}
         self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming | Unary]]] = {}
-        self._log = LimitedLog(logger)
 
     @property
     def open_calls(self) -> int:
@@ -192,6 +213,7 @@ class GrpcCalls:
         try:
             if not call.client_id.strip():
                 raise CallRefusedError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+            self._admit(call, method.needs(request))
             response = method.serve(call, request)
         except _REFUSALS as error:
             response = _refusal(method, error)

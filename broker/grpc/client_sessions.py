@@ -6,7 +6,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import GrpcCall
+from congreve.broker.grpc.access import settings_needs
+from congreve.broker.grpc.calls import Admits, GrpcCall
 from congreve.broker.grpc.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
@@ -35,8 +36,11 @@ class ClientSessions:
     settings again. (RocketMQ 5: ClientActivity, GrpcClientSettingsManager.)
     """
 
-    def __init__(self, config: BrokerConfig, groups: SubscriptionGroupManager, protos: Any) -> None:
+    def __init__(
+        self, config: BrokerConfig, groups: SubscriptionGroupManager, protos: Any, admit: Admits
+    ) -> None:
         self._config = config
+        self._admit = admit
         self._groups = groups
         self._protos = protos
         self._calls: dict[str, GrpcCall] = {}
@@ -62,9 +66,12 @@ class ClientSessions:
     def _command(self, call: GrpcCall, message: bytes) -> None:
         command = self._protos.TelemetryCommand.FromString(message)
         answer = self._protos.TelemetryCommand()
-        if not call.client_id.strip():
-            answer.status.code = Code.CLIENT_ID_REQUIRED
-            answer.status.message = "client id cannot be empty"
+        try:
+            if not call.client_id.strip():
+                raise CallRefusedError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+            self._admit(call, settings_needs(command.settings))
+        except CallRefusedError as refused:
+            answer.status.code, answer.status.message = refused.code, str(refused)
             call.reply(answer.SerializeToString(), last=True)
             return
         self._calls[call.client_id] = call

@@ -1,8 +1,14 @@
 """What serves gRPC clients of a broker: the codec of its lanes and the calls of its loop."""
 
+import logging
+
 from congreve.base.clock import Clock
+from congreve.base.limited_log import LimitedLog
+from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import GrpcCalls, Streaming, Unary
+from congreve.broker.grpc import access
+from congreve.broker.grpc.call_accounts import CallAccounts
+from congreve.broker.grpc.calls import GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
@@ -18,75 +24,67 @@ from congreve.remoting.http2.built import http2_sessions
 from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.transport.connection import Connection
 
+logger = logging.getLogger(__name__)
+
 MESSAGE_MORE = 64 * 1024
 """Bytes of the largest request beside a message's body."""
 
 
 class GrpcDoor:
-    """The calls of gRPC that one broker serves (RocketMQ 5: ProxyStartup)."""
+    """The calls of gRPC that one broker serves; `control` is None without accounts.
 
-    def __init__(self, config: BrokerConfig, metadata: Metadata, clock: Clock) -> None:
+    (RocketMQ 5: ProxyStartup.)
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        clock: Clock,
+        control: AccessControl | None = None,
+    ) -> None:
         self._config = config
+        self._control = control
+        accounts = None if control is None else lambda: control.accounts
+        admit = access.CallAccess(accounts, LimitedLog(logger)).admit
         protos = Protos()
         route = Route(config, metadata, protos)
-        self.sessions = ClientSessions(config, metadata.groups, protos)
+        self.sessions = ClientSessions(config, metadata.groups, protos, admit)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
         sending = Sending(rules, protos)
         receiving = Receiving(config, metadata.groups, clock, protos)
         settling = Settling(protos)
-        self.calls = GrpcCalls(
-            {
-                "QueryRoute": Unary(
-                    protos.QueryRouteRequest, protos.QueryRouteResponse, route.query
-                ),
-                "Heartbeat": Unary(
-                    protos.HeartbeatRequest, protos.HeartbeatResponse, self.sessions.heartbeat
-                ),
-                "NotifyClientTermination": Unary(
-                    protos.NotifyClientTerminationRequest,
-                    protos.NotifyClientTerminationResponse,
-                    self.sessions.terminate,
-                ),
-                "QueryAssignment": Unary(
-                    protos.QueryAssignmentRequest, protos.QueryAssignmentResponse, route.assign
-                ),
-                "ReceiveMessage": Unary(
-                    protos.ReceiveMessageRequest, protos.ReceiveMessageResponse, receiving.receive
-                ),
-                "AckMessage": Unary(
-                    protos.AckMessageRequest, protos.AckMessageResponse, settling.ack
-                ),
-                "ChangeInvisibleDuration": Unary(
-                    protos.ChangeInvisibleDurationRequest,
-                    protos.ChangeInvisibleDurationResponse,
-                    settling.change,
-                ),
-                "ForwardMessageToDeadLetterQueue": Unary(
-                    protos.ForwardMessageToDeadLetterQueueRequest,
-                    protos.ForwardMessageToDeadLetterQueueResponse,
-                    settling.forward,
-                ),
-                "RecallMessage": Unary(
-                    protos.RecallMessageRequest, protos.RecallMessageResponse, sending.recall
-                ),
-                "SendMessage": Unary(
-                    protos.SendMessageRequest, protos.SendMessageResponse, sending.send
-                ),
-                "Telemetry": Streaming(self.sessions.command, self.sessions.ended),
-            }
+        unary: tuple[tuple[str, Serve, Needs], ...] = (
+            ("QueryRoute", route.query, access.route_needs),
+            ("QueryAssignment", route.assign, access.consume_needs),
+            ("Heartbeat", self.sessions.heartbeat, access.client_needs),
+            ("NotifyClientTermination", self.sessions.terminate, access.client_needs),
+            ("SendMessage", sending.send, access.send_needs),
+            ("RecallMessage", sending.recall, access.produce_needs),
+            ("ReceiveMessage", receiving.receive, access.receive_needs),
+            ("AckMessage", settling.ack, access.consume_needs),
+            ("ChangeInvisibleDuration", settling.change, access.consume_needs),
+            ("ForwardMessageToDeadLetterQueue", settling.forward, access.consume_needs),
         )
+        methods: dict[str, Unary | Streaming] = {
+            name: Unary(
+                getattr(protos, name + "Request"), getattr(protos, name + "Response"), serve, needs
+            )
+            for name, serve, needs in unary
+        }
+        methods["Telemetry"] = Streaming(self.sessions.command, self.sessions.ended)
+        self.calls = GrpcCalls(methods, admit)
 
     def lane_sessions(self) -> Http2Sessions:
         """The sessions of one lane."""
         most = self._config.store.max_message_size
-        return http2_sessions(
-            GrpcCodec(
-                RESERVED_BY_GRPC | SYSTEM_TOPICS,
-                template=AUTO_CREATE_TOPIC_KEY_TOPIC,
-                max_body_size=most,
-            ),
-            message_max=most + MESSAGE_MORE,
+        codec = GrpcCodec(
+            RESERVED_BY_GRPC | SYSTEM_TOPICS,
+            template=AUTO_CREATE_TOPIC_KEY_TOPIC,
+            max_body_size=most,
+            accounts=None if self._control is None else CallAccounts(self._control.table),
         )
+        return http2_sessions(codec, message_max=most + MESSAGE_MORE)
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection of any client has ended."""

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.base.slices cimport Slice
+from congreve.broker.grpc.call_accounts cimport CallAccounts
 from congreve.remoting.lanes.http2 cimport Call, CallCodec
 from congreve.remoting.wire.frame cimport Frame, Header
 
@@ -19,6 +20,7 @@ cdef struct SentMessage:
     Slice tag                   # no data: none
     Slice born_host
     Slice trace
+    Slice access_key            # of the account that has signed the call
     int64_t born_ms
     bint compressed
     int32_t text_bytes          # of user properties, tag and keys
@@ -29,6 +31,7 @@ cdef class GrpcCodec(CallCodec):
     cdef bytes template_bytes
     cdef Slice template
     cdef int64_t max_body_size
+    cdef CallAccounts accounts  # None without access control
     cdef uint64_t[RESERVED_WORDS] reserved      # hashes of names that users may not set
 
     cdef bint is_reserved(self, Slice name) noexcept nogil

@@ -159,14 +159,16 @@ cdef class GrpcCodec(CallCodec):
 
     `reserved` are the names of properties and topics that need the rules in Python, as larger
     bodies than `max_body_size` bytes do. The topic `template` is that of topics which a first
-    message creates.
+    message creates. `accounts` is None without access control.
     """
 
-    def __init__(self, reserved not None, *, str template not None, int64_t max_body_size):
+    def __init__(self, reserved not None, *, str template not None, int64_t max_body_size,
+                 CallAccounts accounts=None):
         cdef uint64_t hashed
         self.template_bytes = template.encode()
         self.template = slice_of(self.template_bytes)
         self.max_body_size = max_body_size
+        self.accounts = accounts
         for name in reserved:
             encoded = name.encode()
             hashed = hash_of(slice_of(encoded))
@@ -190,8 +192,14 @@ cdef class GrpcCodec(CallCodec):
             return False
         if not self.read_request(call.message, &message) or message.id.length > NOTE_MAX:
             return False
+        message.access_key.length = 0
+        if self.accounts is not None and not self.accounts.admit_producer(
+            call, message.topic, &message.access_key
+        ):
+            return False
         if not make_room(
-            frames, frames.used + call.message.length + 2 * message.topic.length + FRAME_MORE
+            frames, frames.used + call.message.length + 2 * message.topic.length
+            + message.access_key.length + FRAME_MORE
         ):
             return False
         memcpy(call.note, message.id.data, message.id.length)
@@ -400,6 +408,9 @@ cdef class GrpcCodec(CallCodec):
         at = put_constant(at, b"j", b"0", 1)
         at = put_constant(at, b"k", b"false", 5)
         at = put_constant(at, b"m", b"false", 5)
+        if message.access_key.length:
+            at = put(put_i16(at, 9), b"AccessKey", 9)
+            at = put_text(put_i32(at, message.access_key.length), message.access_key)
         put_i32(fields - 4, <int32_t> (at - fields))
         put_frame_head(out, 1, <int32_t> (at - out) - FRAME_HEAD, message.body.length)
         return put_text(at, message.body)

@@ -33,6 +33,7 @@ class Sending:
             return self._send_all(call, request.messages, commands)
         command = commands[0]
         command.opaque = call.stream
+        call.sign(command)
         call.answered_by_frame(request.messages[0].system_properties.message_id.encode())
         call.connection.serve(command, len(command.body) + REQUEST_MORE)
         return None

@@ -35,6 +35,7 @@ cdef class FastPath:
 
     # The current chunk.
     cdef Py_ssize_t at
+    cdef bint of_calls          # frames that a codec has made of calls which it has checked
     cdef Stages stages
 
     cdef readonly PutTimes put_times

@@ -168,7 +168,7 @@ cdef class FastPath:
         return STOP_ALONE if self.header.code == END_TRANSACTION else STOP_PYTHON
 
     cdef bint is_permitted(self) noexcept nogil:
-        return self.accounts is None or self.accounts.may_pass(
+        return self.accounts is None or self.of_calls or self.accounts.may_pass(
             &self.header, &self.send_header, self.frame.body, self.headers.signed
         )
 

@@ -157,6 +157,7 @@ cdef class LaneServer(LaneSink):
         self.sends.born_host.port = connection.port
         self.sends.accepting = self.accepting
         self.path.begin_chunk()
+        self.path.of_calls = connection.http2 != NULL
         self.pops.begin_chunk()
         self.path.stages.arrived = min(lane.now_ms * 1_000_000, self.path.stages.begun)
         while True:

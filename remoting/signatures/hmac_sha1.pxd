@@ -24,7 +24,8 @@ cdef class Sha1:
     cdef Sha1Final final
 
     cdef void set_key(self, HmacKey *key, const uint8_t *secret, Py_ssize_t length) noexcept nogil
-    # An HMAC of pieces: begin(), put() for each piece, end(), which writes its base64.
+    # An HMAC of pieces: begin(), put() for each piece, then end(), which writes its base64, or
+    # end_raw(), which writes its SHA1_SIZE bytes.
     cdef inline void begin(self, const HmacKey *key, Sha1Context *context) noexcept nogil:
         context[0] = key.inner
 
@@ -34,3 +35,5 @@ cdef class Sha1:
 
     cdef void end(self, const HmacKey *key, Sha1Context *context,
                   uint8_t *signature) noexcept nogil
+    cdef void end_raw(self, const HmacKey *key, Sha1Context *context,
+                      uint8_t *digest) noexcept nogil

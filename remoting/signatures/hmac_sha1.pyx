@@ -56,12 +56,16 @@ cdef class Sha1:
     cdef void end(self, const HmacKey *key, Sha1Context *context,
                   uint8_t *signature) noexcept nogil:
         cdef uint8_t[SHA1_SIZE + 1] digest
+        self.end_raw(key, context, digest)
+        digest[SHA1_SIZE] = 0
+        put_base64(digest, signature)
+
+    cdef void end_raw(self, const HmacKey *key, Sha1Context *context,
+                      uint8_t *digest) noexcept nogil:
         self.final(digest, context)
         context[0] = key.outer
         self.update(context, digest, SHA1_SIZE)
         self.final(digest, context)
-        digest[SHA1_SIZE] = 0
-        put_base64(digest, signature)
 
 
 cdef void put_base64(const uint8_t *digest, uint8_t *out) noexcept nogil:

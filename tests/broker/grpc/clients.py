@@ -35,6 +35,14 @@ class Client:
             response_deserializer=getattr(self.protos, name + "Response").FromString,
         )(request, metadata=metadata, timeout=20)
 
+    def stream(self, name: str, request: Any, metadata: Any = METADATA, timeout: float = 20) -> Any:
+        """The responses of a call with several. Raises grpc.RpcError."""
+        return self._channel.unary_stream(
+            f"/{SERVICE}/{name}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=getattr(self.protos, name + "Response").FromString,
+        )(request, metadata=metadata, timeout=timeout)
+
     def telemetry(self, commands: Iterator[Any], metadata: Any = METADATA) -> Any:
         """An open Telemetry: iterate over its commands."""
         return self._channel.stream_stream(

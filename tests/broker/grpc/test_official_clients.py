@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from congreve.broker.grpc.codes import Code
 from remoting.http2.built import needs_http2
 
+from ..guarded import SECRET
+from .test_access import guarded, send, signed
 from .test_door import serving, stored
 
 pytestmark = [pytest.mark.interop, needs_http2]
@@ -56,3 +61,35 @@ def test_python_consumes_what_it_has_sent(tmp_path: Path) -> None:
         finally:
             consumer.shutdown()
         assert found == {b"%d" % number for number in range(10)}
+
+
+def test_python_signs_its_calls(tmp_path: Path) -> None:
+    rocketmq = pytest.importorskip("rocketmq")
+    with guarded(tmp_path) as (broker, raw):
+        assert send(raw, signed("administrator")).code == Code.OK
+        address = f"127.0.0.1:{broker.config.grpc_port}"
+
+        def producer(key: str, secret: str) -> Any:
+            credentials = rocketmq.Credentials(key, secret)
+            configuration = rocketmq.ClientConfiguration(address, credentials, "")
+            return rocketmq.Producer(configuration, ())
+
+        message = rocketmq.Message()
+        message.topic, message.body = "T", b"body"
+        for key, secret, stores in (
+            ("administrator", SECRET, 2),
+            ("pub-of-T", SECRET, 3),
+            ("sub-of-T", SECRET, 3),
+            ("pub-of-T", "a-wrong-secret", 3),
+        ):
+            made = producer(key, secret)
+            try:
+                with (
+                    nullcontext() if stores > len(stored(broker, "T")) else pytest.raises(Exception)
+                ):
+                    made.startup()
+                    made.send(message)
+            finally:
+                if made.is_running:
+                    made.shutdown()
+            assert len(stored(broker, "T")) == stores
