@@ -57,8 +57,10 @@ class AckMessageProcessor:
         handle = _handle(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         window = self._pops.in_flight.find(group, topic, queue_id)
-        if window is not None and window.ack(header.offset, handle.pop_ms) is Answer.DONE:
-            self._pops.settled(window, ordered=handle.revive_queue_id == ORDERED_REVIVE_QUEUE_ID)
+        ordered = handle.revive_queue_id == ORDERED_REVIVE_QUEUE_ID
+        ack = self._pops.ordered.ack if ordered else PopWindow.ack
+        if window is not None and ack(window, header.offset, handle.pop_ms) is Answer.DONE:
+            self._pops.settled(window, ordered=ordered)
         else:
             self._check_repeated(header, handle)
         self._pops.journal.answer(request, connection, request.reply(ResponseCode.SUCCESS))
@@ -79,8 +81,12 @@ class AckMessageProcessor:
         # None is settled if one is not valid.
         for ack, window in [(ack, self._window_of(ack)) for ack in acks]:
             offsets = numpy.fromiter(ack.offsets(window.begin, window.next), int64)
-            window.ack_all(offsets, ack.pop_time)
             ordered = ack.revive_queue_id == ORDERED_REVIVE_QUEUE_ID
+            if ordered:
+                for offset in offsets.tolist():
+                    self._pops.ordered.ack(window, offset, ack.pop_time)
+            else:
+                window.ack_all(offsets, ack.pop_time)
             self._pops.settled(window, ordered=ordered)
         self._pops.journal.answer(request, connection, request.reply(ResponseCode.SUCCESS))
 
@@ -97,11 +103,13 @@ class AckMessageProcessor:
                 f"invisibleTime[{header.invisible_time}] is not between 0 and {INVISIBLE_MAX_MS}",
             )
         now, invisible_ms = self._clock.now(), header.invisible_time
-        pop_ms = pop_time_of_change(handle.pop_ms, now)
         if handle.revive_queue_id == ORDERED_REVIVE_QUEUE_ID:
             # The batch keeps its pop time.
-            pop_ms, invisible_ms = handle.pop_ms, now + invisible_ms - handle.pop_ms
-        answer = window.extend(header.offset, handle.pop_ms, pop_ms, max(invisible_ms, 0))
+            pop_ms, invisible_ms = handle.pop_ms, max(now + invisible_ms - handle.pop_ms, 0)
+            answer = self._pops.ordered.change(window, header.offset, pop_ms, invisible_ms)
+        else:
+            pop_ms = pop_time_of_change(handle.pop_ms, now)
+            answer = window.extend(header.offset, handle.pop_ms, pop_ms, invisible_ms)
         if answer is not Answer.DONE:
             self._window(header)
             raise _not_held(header.extra_info, answer)

@@ -275,8 +275,8 @@ def _fields(asked: Asked, result: PopResult) -> dict[str, str]:
 def _order_counts(result: PopResult) -> dict[PoppedQueue | PoppedMessage, int]:
     counts: dict[PoppedQueue | PoppedMessage, int] = {}
     for each in result.taken:
-        if any(each.attempts):
-            for offset, attempts in zip(each.offsets, each.attempts, strict=True):
+        for offset, attempts in zip(each.offsets, each.attempts, strict=True):
+            if attempts:
                 counts[PoppedMessage(each.kind, each.window.queue_id, offset)] = attempts
         counts[PoppedQueue(each.kind, each.window.queue_id)] = min(each.attempts)
     return counts

@@ -19,6 +19,7 @@ from congreve.broker.metadata.offsets import Commit, Place
 from congreve.broker.pop.copies import MOVED_MS
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.lanes.pop_plan import PopPlans
+from congreve.broker.pop.ordered import OrderedBatches
 from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
@@ -105,7 +106,7 @@ class Pops:
         self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
-        self._attempts: dict[Place, str] = {}  # of ordered batches that are out
+        self.ordered = OrderedBatches()
         self._timer = WakeUpTimer(self._redeliver)
         self._periodic = Periodic(SAVE_S, self._save)
         self._reading: set[int] = set()  # places in the log that a thread reads
@@ -256,20 +257,8 @@ class Pops:
         self.commit(window)
         self.journal.changed()
         if ordered and not window.out:
-            self._attempts.pop((window.group, window.topic, window.queue_id), None)
+            self.ordered.end(window)
             self.waiting.wake((window.group, window.topic))
-
-    def is_attempt(self, window: PopWindow, attempt_id: str | None) -> bool:
-        """Whether the receiver of the ordered batch that is out asks again."""
-        place = window.group, window.topic, window.queue_id
-        return attempt_id is not None and self._attempts.get(place) == attempt_id
-
-    def begin_attempt(self, window: PopWindow, attempt_id: str | None) -> None:
-        """Note who receives an ordered batch."""
-        place = window.group, window.topic, window.queue_id
-        self._attempts.pop(place, None)
-        if attempt_id is not None:
-            self._attempts[place] = attempt_id
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Let the pops of a group continue at another offset, and forget what is out; False if it
@@ -278,6 +267,7 @@ class Pops:
         if window is None:
             return False
         window.reset(offset)
+        self.ordered.end(window)
         self._offsets.note(group, topic, queue_id, offset)
         self.journal.changed()
         self.waiting.wake((group, popped_topic(group, topic)))
@@ -406,6 +396,7 @@ class Pops:
         """Forget a group or topic whose windows were dropped."""
         self.waiting.end_key(group=group, topic=topic)
         self.redelivery.forget(group=group, topic=topic)
+        self.ordered.forget(group=group, topic=topic)
         for table in (self._popped_ms, self._pulled_ms):
             for key in [key for key in table if group == key[0] or topic == key[1]]:
                 del table[key]

@@ -193,7 +193,7 @@ class PopTaking:
         taken = None
         if most > 0:
             if asked.ordered and window.out:
-                taken = self._take_again(asked, window, most, result.pop_ms)
+                taken = self._take_batch(asked, window, wanted, most, result)
             else:
                 taken = self._take_new(asked, window, wanted, most, kind, result)
         if taken is not None and taken.offsets:
@@ -243,7 +243,7 @@ class PopTaking:
                 if not is_taken:  # a lane was first
                     continue
                 if asked.ordered:
-                    self._pops.begin_attempt(window, asked.attempt_id)
+                    self._pops.ordered.begin(window, asked.attempt_id)
                 return Taken(window, kind, offsets, [0] * len(offsets), body)
             if found.next_offset <= window.next or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
                 return None
@@ -277,19 +277,41 @@ class PopTaking:
     # --- ordered pops
 
     def _is_blocked(self, asked: Asked, window: PopWindow, now: int) -> bool:
-        if not asked.ordered or not window.out or self._pops.is_attempt(window, asked.attempt_id):
+        if not asked.ordered or not window.out or self._repeats(asked, window):
             return False
         rows = window.messages_out(window.begin, window.out)
         return bool((rows[:, 1] + rows[:, 2] > now).any())
 
-    def _take_again(self, asked: Asked, window: PopWindow, most: int, pop_ms: int) -> Taken | None:
-        """The batch that is out, if its time is over or its receiver asks again."""
-        if self._is_blocked(asked, window, pop_ms):
+    def _repeats(self, asked: Asked, window: PopWindow) -> bool:
+        return self._pops.ordered.is_attempt(window, asked.attempt_id)
+
+    def _take_batch(
+        self, asked: Asked, window: PopWindow, wanted: MessageFilter, most: int, result: PopResult
+    ) -> Taken | None:
+        """The batch that is out, if its time is over or its receiver asks again; in the first case
+        with new messages behind it."""
+        if self._is_blocked(asked, window, result.pop_ms):
             return None
-        repeats = self._pops.is_attempt(window, asked.attempt_id)
+        repeats = self._repeats(asked, window)
+        taken = self._take_again(asked, window, most, result.pop_ms, repeats=repeats)
+        most -= len(taken.offsets)
+        if repeats or most <= 0 or window.out > len(taken.offsets):
+            return taken
+        new = self._take_new(asked, window, wanted, most, PoppedFrom.TOPIC, result)
+        if new is not None:
+            taken.offsets += new.offsets
+            taken.attempts += new.attempts
+            taken.body += new.body
+        return taken
+
+    def _take_again(
+        self, asked: Asked, window: PopWindow, most: int, pop_ms: int, *, repeats: bool
+    ) -> Taken:
         taken = Taken(window, PoppedFrom.TOPIC, [], [], b"")
         pieces = []
         for offset, popped_ms, _, attempts in window.messages_out(window.begin, most).tolist():
+            if repeats and self._pops.ordered.is_held(window, offset):
+                continue
             record = self._redelivery.stored(window.topic, window.queue_id, offset)
             if record is None:
                 window.settle(offset, popped_ms)
@@ -304,7 +326,8 @@ class PopTaking:
             found = self._store.read(record.physical_offset)
             pieces.append(b"" if found is None else bytes(found))
         taken.body = b"".join(pieces)
-        self._pops.begin_attempt(window, asked.attempt_id)
+        if not repeats:
+            self._pops.ordered.begin(window, asked.attempt_id)
         return taken
 
 
