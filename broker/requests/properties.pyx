@@ -8,8 +8,8 @@ from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
-    CLUSTER, DELAY, INNER_MULTI_DISPATCH, PRIORITY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC,
-    SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
+    CLUSTER, DELAY, INNER_MULTI_DISPATCH, POP_CK, PRIORITY, PRODUCER_GROUP, REAL_QUEUE_ID,
+    REAL_TOPIC, SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
     TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT,
     is_set_by_brokers, put_name, put_next_name,
 )
@@ -78,6 +78,8 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
         if kind == SEND_HALF and not same(value.data, value.length, group.data, group.length):
             return PROPERTY_FOR_PYTHON      # it needs permissions of both groups
         seen.grouped = True
+    if is_text(name, length, POP_CK):
+        return PROPERTY_LEFT_OUT
     if is_text(name, length, TAGS):
         tags_code[0] = string_hash(0, value.data, value.length)
     if is_text(name, length, WAIT):

@@ -107,6 +107,8 @@ class SentRecords:
                 " (rejectTransactionMessage)",
             )
         stored = self._reserved.of_message(header.topic, stored, request, connection)
+        # The handle of another message, which was popped and is sent on.
+        stored.pop(properties.POP_CK, None)
         stored[properties.CLUSTER] = self._config.broker_cluster_name
         return stored
 
