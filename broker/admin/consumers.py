@@ -12,6 +12,7 @@ from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.offsets import NO_OFFSET
+from congreve.broker.pull.checks import known_topic
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.record import parse_offset_message_id
@@ -68,6 +69,7 @@ class ClientAdminProcessor:
         self._members = members
         self._consumers = members.consumers
         self._producers = members.producers
+        self._groups = metadata.groups
         self._offsets = metadata.offsets
         self._store = store
         self._pieces = pieces
@@ -203,26 +205,11 @@ class ClientAdminProcessor:
         Pops continue there at once.
         """
         header = ResetOffsetRequestHeader.read(request)
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"reset offset failed, no topic in this broker. topic={header.topic}",
-            )
-        offsets = await self._pieces.run(self._offsets_to_reset(header, topic.write_queue_nums))
         group = self._consumers.groups.get(header.group)
-        pops = [
-            self._reset_pops(header.group, header.topic, queue.queue_id, offset)
-            for queue, offset in offsets.items()
-        ]
-        if any(pops):
-            await self._acknowledge(header)
-        elif group is None:
-            raise RefusedError(
-                ResponseCode.CONSUMER_NOT_ONLINE,
-                f"Consumer not online, so can not reset offset, Group: {header.group}"
-                f" Topic: {header.topic} Timestamp: {header.timestamp}",
-            )
+        if header.queue_id is not None and header.queue_id >= 0:
+            offsets = await self._reset_queue(header, header.queue_id)
+        else:
+            offsets = await self._reset_topic(header, has_members=group is not None)
         body = await self._pieces.run(ResetOffsetBody(offset_table=offsets).encode_steps())
         list_body = await self._pieces.run(list_form(offsets).encode_steps())
         members = [] if group is None else list(group.channels.values())
@@ -231,6 +218,63 @@ class ClientAdminProcessor:
             "offsets of %s on %s reset by %s:%d", header.group, header.topic, *connection.peer
         )
         return request.reply(ResponseCode.SUCCESS, body=body)
+
+    async def _reset_topic(
+        self, header: ResetOffsetRequestHeader, *, has_members: bool
+    ) -> dict[MessageQueue, int]:
+        """Reset the pops of all queues to a time."""
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"reset offset failed, no topic in this broker. topic={header.topic}",
+            )
+        offsets = await self._pieces.run(self._offsets_to_reset(header, topic.write_queue_nums))
+        pops = [
+            self._reset_pops(header.group, header.topic, queue.queue_id, offset)
+            for queue, offset in offsets.items()
+        ]
+        if any(pops):
+            await self._acknowledge(header)
+        elif not has_members:
+            raise RefusedError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group}"
+                f" Topic: {header.topic} Timestamp: {header.timestamp}",
+            )
+        return offsets
+
+    async def _reset_queue(
+        self, header: ResetOffsetRequestHeader, queue_id: int
+    ) -> dict[MessageQueue, int]:
+        """Reset one queue to an offset or a time, as tools of RocketMQ 5 ask; also that of a group
+        without members (RocketMQ 5: AdminBrokerProcessor.resetOffsetInner)."""
+        group, topic = header.group, header.topic
+        known = known_topic(self._topics, topic)
+        if not 0 <= queue_id < known.read_queue_nums:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{queue_id}] is illegal, topic:[{topic}]"
+                f" topicConfig.readQueueNums:[{known.read_queue_nums}]",
+            )
+        if group not in self._groups.table:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
+            )
+        low = max(self._store.min_offset(topic, queue_id), 0)
+        high = self._store.max_offset(topic, queue_id)
+        offset = header.offset
+        if offset is None or offset == NO_OFFSET:
+            offset = self._offset_at(topic, queue_id, header.timestamp)
+        elif not low <= offset <= high:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Target offset {offset} not in consume queue range [{low}-{high}]",
+            )
+        if not self._reset_pops(group, topic, queue_id, offset):
+            self._offsets.commit(group, topic, queue_id, offset)
+        await self._acknowledge(header)
+        return {self._queue(topic, queue_id): offset}
 
     async def _acknowledge(self, header: ResetOffsetRequestHeader) -> None:
         """Wait until the offsets of a group's pops are on disk."""
@@ -243,12 +287,12 @@ class ClientAdminProcessor:
     ) -> Generator[None, None, dict[MessageQueue, int]]:
         offsets: dict[MessageQueue, int] = {}
         for queue_id in range(queues):
-            queue = MessageQueue(
-                topic=header.topic, broker_name=self._config.broker_name, queue_id=queue_id
-            )
-            offsets[queue] = self._offset_to_reset(header, queue_id)
+            offsets[self._queue(header.topic, queue_id)] = self._offset_to_reset(header, queue_id)
             yield
         return offsets
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)
 
     def _offset_to_reset(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
         consumed = self._offsets.query(header.group, header.topic, queue_id)
@@ -258,12 +302,13 @@ class ClientAdminProcessor:
                 f"The consumer group <{header.group}> has no offset on"
                 f" {header.topic} queue {queue_id}",
             )
-        if header.timestamp == MAX_OFFSET_TIMESTAMP:
-            wanted = self._store.max_offset(header.topic, queue_id)
-        else:
-            wanted = self._store.offset_at(header.topic, queue_id, header.timestamp)
-        wanted = max(wanted, 0)
+        wanted = self._offset_at(header.topic, queue_id, header.timestamp)
         return wanted if header.is_force else min(wanted, consumed)
+
+    def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        if timestamp == MAX_OFFSET_TIMESTAMP:
+            return max(self._store.max_offset(topic, queue_id), 0)
+        return max(self._store.offset_at(topic, queue_id, timestamp), 0)
 
     async def get_consumer_status(
         self, request: RemotingCommand, connection: Connection

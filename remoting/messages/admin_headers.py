@@ -103,12 +103,17 @@ class QueryConsumeTimeSpanRequestHeader(Header):
 
 
 class ResetOffsetRequestHeader(Header):
-    """INVOKE_BROKER_TO_RESET_OFFSET, RESET_CONSUMER_CLIENT_OFFSET; timestamp -1: to the end."""
+    """INVOKE_BROKER_TO_RESET_OFFSET, RESET_CONSUMER_CLIENT_OFFSET; timestamp -1: to the end.
+
+    RocketMQ 5 may name one queue, and an offset of it.
+    """
 
     topic: str
     group: str
     timestamp: Int64
     is_force: bool
+    queue_id: Int32 | None = None
+    offset: Int64 | None = None
 
 
 class GetConsumerStatusRequestHeader(Header):
