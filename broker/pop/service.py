@@ -56,6 +56,10 @@ SAVE_S = 5.0
 PULLED_ONLY_MS = 30_000
 """How long after its last pop a group counts as one that only pulls, and after a pull as one that
 does not only pop."""
+PULL_AGAIN_MS = 10_000
+"""How long after a pull the event loop asks for the next one, which lanes would serve."""
+NO_PULLS_MS = 60_000
+"""How long after its last pull no member of a group pulls; a pull may wait for half of it."""
 RECENT_BYTES = 64 << 20
 """Before the log's end: they are in memory."""
 _NOTHING = numpy.empty(0, int64)
@@ -113,6 +117,8 @@ class Pops:
         self._used = False
         self.recheck_lanes: Callable[[], None] = lambda: None
         """Makes lanes look again for all pops that wait there."""
+        self.forget_pulls: Callable[[set[Key]], None] = lambda _: None
+        """Lets the event loop get the next pulls of these groups and topics."""
         self._hidden: dict[Key, None] = {}  # pops wait for entries that readers do not see yet
         self.plans = PopPlans(
             config=config,
@@ -322,6 +328,19 @@ class Pops:
                 self.recheck_lanes()
             self._pulled_ms[group, topic] = self._clock.now()
 
+    def _look_for_pulls(self) -> None:
+        """Let lanes serve the pops of a group again that no member pulls any more."""
+        now = self._clock.now()
+        ages = {key: now - pulled_ms for key, pulled_ms in self._pulled_ms.items()}
+        gone = [key for key, age in ages.items() if age >= NO_PULLS_MS]
+        for key in gone:
+            del self._pulled_ms[key], ages[key]
+        if gone:
+            self.plans.note_change()
+            self.recheck_lanes()
+        if doubtful := {key for key, age in ages.items() if age >= PULL_AGAIN_MS}:
+            self.forget_pulls(doubtful)
+
     def _pulls(self, key: Key) -> bool:
         """Whether only members that pull are left, which read another retry topic."""
         pulled, popped = self._pulled_ms.get(key, -1), self._popped_ms.get(key, 0)
@@ -332,10 +351,13 @@ class Pops:
     def _move_unread(self) -> None:
         """Let members that pull read what waits to be popped again."""
         for window in self.in_flight.all_windows():
-            topic = popped_topic(window.group, window.topic)
-            if topic != window.topic and self._pulls((window.group, topic)):
-                self._move(window)
+            self._move_to_pulls(window)
         self.set_timer()
+
+    def _move_to_pulls(self, window: PopWindow) -> None:
+        topic = popped_topic(window.group, window.topic)
+        if topic != window.topic and self._pulls((window.group, topic)):
+            self._move(window)
 
     def take_over_retries(self, group: str, topic: str) -> None:
         """Let pops of a topic get what is in the retry topic of members that pull, if none does.
@@ -371,6 +393,7 @@ class Pops:
         return True
 
     def _save(self) -> None:
+        self._look_for_pulls()
         self._move_unread()
         self.journal.save()
 
@@ -483,6 +506,8 @@ class Pops:
             for offset, pop_ms, *_ in rows[done:].tolist():
                 window.give_back(offset, pop_ms)
             self.commit(window)
+            if done == len(rows) and rows[-1, 1] == MOVED_MS:  # there may be more of them
+                self._move_to_pulls(window)
         self.journal.write()
         self.set_timer(REFUSED_S if refused else 0.0)
 

@@ -90,6 +90,7 @@ class MessagePaths:
         for lane in self.lanes:
             lane.follow(self.lanes)
         managers.pops.recheck_lanes = self._recheck_pops
+        managers.pops.forget_pulls = self.pulls.validation.plans.forget
         if slow is not None:
             slow.watch_threads(self.put_times)
         store.health.follow(self._lanes_accept)

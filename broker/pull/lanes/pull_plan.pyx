@@ -83,6 +83,14 @@ cdef class PullPlans:
         store_release(&self.added, self.added + 1)
         return True
 
+    def forget(self, set asked not None):
+        """Let the event loop check the next pulls of these groups and topics, as pairs."""
+        cdef PullPlan plan
+        for key, plan in list(self.by_key.items()):
+            if (plan.group_name, plan.topic_name) in asked:
+                del self.by_key[key]
+        self.note_change()
+
     def note_change(self, *_):
         """Make lanes look up their pulls again: something that checks depend on has changed."""
         store_release(&self.changes, self.changes + 1)

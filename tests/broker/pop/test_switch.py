@@ -1,8 +1,13 @@
 """Members that pull, beside and after members that pop."""
 
 import asyncio
+from unittest.mock import patch
 
+from harness.eventually import eventually
+
+from congreve.base.clock import ManualClock
 from congreve.broker.broker import Broker
+from congreve.broker.pop.lanes.pop_plan import pop_key
 from congreve.records.message.message import Record
 from congreve.records.record import decode_records
 from congreve.remoting.messages import fastjson
@@ -195,3 +200,46 @@ async def test_pops_begin_behind_what_members_that_pull_have_consumed(tmp_path):
         assert await member.ack(last) == OK
         assert (await tool.ask(15, commit("G", "T", 2))).code == OK  # late: ignored
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 3
+
+
+async def test_lanes_serve_the_pops_again_when_no_member_pulls_any_more(tmp_path):
+    clock = ManualClock(1_700_000_000_000)
+    async with running(config_of(tmp_path), clock=clock) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        await tool.send("T", b"x")
+        await tool.heart_beat("G", "T")
+        pops, plan = broker.managers.pops, pop_key("G", "T", -1, None, None)
+
+        async def lanes_pop(*, pulls: bool) -> bool:
+            """Whether they do 15 seconds later, in which a member may have pulled."""
+            for _ in range(3):
+                clock.advance(5_000)
+                pops._save()  # what is done every five seconds
+                if pulls:
+                    await pull(tool, "T", 0)
+            assert await Member(tool).pop() == []
+            return pops.plans.has(plan)
+
+        assert [each.body for each in await Member(tool).pop(invisibleTime=3_600_000)] == [b"x"]
+        assert pops.plans.has(plan)
+        await pull(tool, "T", 0)  # which lets a lane serve the next ones
+        assert not pops.plans.has(plan)
+        assert not any([await lanes_pop(pulls=True) for _ in range(6)])
+        assert [await lanes_pop(pulls=False) for _ in range(5)][-2:] == [True, True]
+        await pull(tool, "T", 0)
+        assert not pops.plans.has(plan)
+
+
+async def test_a_backlog_of_pops_is_moved_to_members_that_pull_at_once(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        for number in range(12):
+            await tool.send("T", b"%d" % number)
+        await Member(tool).pop(invisibleTime=100)
+        store, pops = broker.store, broker.managers.pops
+        while store.max_offset("%RETRY%G_T", 0) < 12:
+            await asyncio.sleep(0.05)
+        await beginning(tool)
+        with patch("congreve.broker.pop.service.MOVED_AT_ONCE", 5):
+            pops._save()
+            await eventually(lambda: store.max_offset("%RETRY%G", 0) == 12)
