@@ -109,12 +109,15 @@ class Ports:
         if self.server is not None and self._paths is not None:
             await self.server.stop(self._paths.dismiss_pulls)
             self.server = None
+        if self._grpc is not None:
+            self._grpc.stop()
 
     def _new_door(self, control: AccessControl | None) -> "GrpcDoor":
         # A broker without gRPC needs no protobuf.
         from congreve.broker.grpc.door import GrpcDoor
 
-        return GrpcDoor(self._config, self._managers.metadata, self._managers.clock, control)
+        managers = self._managers
+        return GrpcDoor(self._config, managers.metadata, managers.pops, managers.clock, control)
 
     def _connection_closed(self, connection: Connection) -> None:
         if self._grpc is not None:

@@ -44,12 +44,24 @@ class ClientSessions:
         self._groups = groups
         self._protos = protos
         self._calls: dict[str, GrpcCall] = {}
+        self._ended: list[Callable[[str], None]] = []
+        self._terminated: list[Callable[[str], None]] = []
         self._serve_command: dict[str, Callable[[GrpcCall, Any], Any]] = {
             "settings": self._settings
         }
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def is_open(self, client_id: str) -> bool:
+        """Whether the client has its Telemetry open."""
+        return client_id in self._calls
+
+    def listen(self, ended: Callable[[str], None], terminated: Callable[[str], None]) -> None:
+        """Call them with a client's id: one when its Telemetry has ended, the other when it has
+        said that it ends."""
+        self._ended.append(ended)
+        self._terminated.append(terminated)
 
     # --- telemetry
 
@@ -85,6 +97,8 @@ class ClientSessions:
         """The Telemetry of a client has ended."""
         if self._calls.get(call.client_id) is call:
             del self._calls[call.client_id]
+            for listener in self._ended:
+                listener(call.client_id)
 
     def _settings(self, call: GrpcCall, command: Any) -> Any:
         """The settings that a client is to use, of those that it sent. Raises CallRefusedError."""
@@ -139,6 +153,8 @@ class ClientSessions:
     def terminate(self, call: GrpcCall, request: Any) -> Any:
         """Answer a NotifyClientTerminationRequest."""
         self._calls.pop(call.client_id, None)
+        for listener in self._terminated:
+            listener(call.client_id)
         return self._ok(self._protos.NotifyClientTerminationResponse())
 
     def _ok(self, response: Any) -> Any:

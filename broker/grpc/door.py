@@ -12,12 +12,14 @@ from congreve.broker.grpc.calls import GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
+from congreve.broker.grpc.renewals import Renewals
 from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.send_codec import GrpcCodec
 from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.pop.service import Pops
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPICS
 from congreve.remoting.http2.built import http2_sessions
@@ -40,6 +42,7 @@ class GrpcDoor:
         self,
         config: BrokerConfig,
         metadata: Metadata,
+        pops: Pops,
         clock: Clock,
         control: AccessControl | None = None,
     ) -> None:
@@ -52,7 +55,9 @@ class GrpcDoor:
         self.sessions = ClientSessions(config, metadata.groups, protos, admit)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
         sending = Sending(rules, protos)
-        receiving = Receiving(config, metadata.groups, clock, protos)
+        self._renewals = Renewals(pops, clock, self.sessions.is_open)
+        self.sessions.listen(self._renewals.telemetry_ended, self._renewals.client_gone)
+        receiving = Receiving(config, metadata.groups, self._renewals, clock, protos)
         settling = Settling(protos)
         unary: tuple[tuple[str, Serve, Needs], ...] = (
             ("QueryRoute", route.query, access.route_needs),
@@ -85,6 +90,10 @@ class GrpcDoor:
             accounts=None if self._control is None else CallAccounts(self._control.table),
         )
         return http2_sessions(codec, message_max=most + MESSAGE_MORE)
+
+    def stop(self) -> None:
+        """Do nothing more by itself."""
+        self._renewals.stop()
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection of any client has ended."""

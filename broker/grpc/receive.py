@@ -11,7 +11,9 @@ from congreve.broker.grpc.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.grpc.received import Received
+from congreve.broker.grpc.renewals import LOST_MS, Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
+from congreve.records.message.message import Record
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.pop_offsets import (
     PoppedMessage,
@@ -34,10 +36,6 @@ POLL_MAX_MS = 20_000
 ANSWER_MS = 1_500
 """Of a call's time that is left for the answer."""
 INVISIBLE_MIN_MS, INVISIBLE_MAX_MS = 10_000, 12 * 3600 * 1000
-RENEWED_MS = 60_000
-"""The invisible time of messages that a client asks to renew."""
-LOST_MS = 1_000
-"""When messages come again whose receiver has cancelled the call."""
 _SQL = 2
 _FROM_END = 1
 
@@ -46,10 +44,16 @@ class Receiving:
     """Serves ReceiveMessage (RocketMQ 5: ReceiveMessageActivity, ConsumerProcessor)."""
 
     def __init__(
-        self, config: BrokerConfig, groups: SubscriptionGroupManager, clock: Clock, protos: Any
+        self,
+        config: BrokerConfig,
+        groups: SubscriptionGroupManager,
+        renewals: Renewals,
+        clock: Clock,
+        protos: Any,
     ) -> None:
         self._config = config
         self._groups = groups
+        self._renewals = renewals
         self._clock = clock
         self._protos = protos
         self._received = Received(protos)
@@ -69,14 +73,19 @@ class Receiving:
             raise CallRefusedError(Code.TOO_MANY_REQUESTS, answer.remark or "polling full")
         if answer.code != ResponseCode.SUCCESS:
             raise CallRefusedError(Code(code_of(answer.code)), answer.remark or "")
-        messages = list(self._messages(header, answer))
+        found = list(self._found(header, answer))
+        handles = [handle for _, handle, _ in found]
         if call.cancelled:
-            await self._give_back(call, header, messages)
+            await self._give_back(call, header, handles)
+        elif request.auto_renew:
+            self._renewals.hold(call.client_id, header.consumer_group, header.topic, handles)
         new = self._protos.ReceiveMessageResponse
-        found = new()
-        found.status.code, found.status.message = Code.OK, "OK"
-        call.reply(found.SerializeToString(), last=False)
-        for message in messages:
+        first = new()
+        first.status.code, first.status.message = Code.OK, "OK"
+        call.reply(first.SerializeToString(), last=False)
+        for record, handle, attempt in found:
+            text = f"{handle.encode()} {record.physical_offset}"
+            message = self._received.message(record, text, attempt)
             call.reply(new(message=message).SerializeToString(), last=False)
         last = new()
         last.delivery_timestamp.FromMilliseconds(self._clock.now())
@@ -87,7 +96,7 @@ class Receiving:
         group = checked_group(request.group)
         if request.batch_size <= 0:
             raise CallRefusedError(Code.BAD_REQUEST, f"batch_size {request.batch_size} is below 1")
-        invisible_ms = RENEWED_MS
+        invisible_ms = self._renewals.renewed_ms
         if not request.auto_renew:
             invisible_ms = request.invisible_duration.ToMilliseconds()
             check_invisible(invisible_ms, INVISIBLE_MIN_MS)
@@ -116,14 +125,19 @@ class Receiving:
             attempt_id=request.attempt_id or None,
         )
 
-    def _messages(self, asked: PopMessageRequestHeader, answer: RemotingCommand) -> Iterator[Any]:
+    def _found(
+        self, asked: PopMessageRequestHeader, answer: RemotingCommand
+    ) -> Iterator[tuple[Record, PopHandle, int]]:
+        """Each record with its handle, and which delivery it is, from 1."""
         header = PopMessageResponseHeader.read(answer)
         starts = decode_start_offsets(header.start_offset_info or "")
         counts = decode_order_counts(header.order_count_info or "")
         for record in decode_records(answer.body):
             queue = PoppedQueue(PoppedFrom.TOPIC, record.queue_id)
-            handle = record.properties.get(POP_CK)
-            if handle is None:
+            text = record.properties.get(POP_CK)
+            if text is not None:
+                handle = PopHandle.decode(text)
+            else:
                 handle = PopHandle(
                     start_offset=starts.get(queue, record.queue_offset),
                     pop_ms=header.pop_time,
@@ -133,25 +147,23 @@ class Receiving:
                     broker_name=self._config.broker_name,
                     queue_id=record.queue_id,
                     offset=record.queue_offset,
-                ).encode()
+                )
             attempts = record.reconsume_times
             if asked.order:
                 place = PoppedMessage(queue.kind, queue.queue_id, record.queue_offset)
                 attempts = counts.get(place, counts.get(queue, 0))
-            yield self._received.message(record, f"{handle} {record.physical_offset}", attempts + 1)
+            yield record, handle, attempts + 1
 
     async def _give_back(
-        self, call: GrpcCall, asked: PopMessageRequestHeader, messages: list[Any]
+        self, call: GrpcCall, asked: PopMessageRequestHeader, handles: list[PopHandle]
     ) -> None:
         """Let messages come again whose receiver is gone."""
-        for message in messages:
-            text = message.system_properties.receipt_handle
-            handle = PopHandle.decode(text)
+        for handle in handles:
             header = ChangeInvisibleTimeRequestHeader(
                 consumer_group=asked.consumer_group,
                 topic=handle.kind.topic(asked.consumer_group, asked.topic),
                 queue_id=handle.queue_id,
-                extra_info=text,
+                extra_info=handle.encode(),
                 offset=handle.offset,
                 invisible_time=LOST_MS,
             )

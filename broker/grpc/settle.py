@@ -8,7 +8,8 @@ from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
-from congreve.broker.grpc.receive import RENEWED_MS, check_invisible
+from congreve.broker.grpc.receive import check_invisible
+from congreve.broker.grpc.renewals import RENEWED_MS
 from congreve.records.errors import RecordError
 from congreve.records.message.pop_handle import PopHandle
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
