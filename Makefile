@@ -258,7 +258,7 @@ build/docs/$(MERMAID):
 	echo "$(MERMAID_SHA256)  build/docs/mermaid.min.js" | sha256sum --check --quiet
 	rm $@/$(MERMAID).tgz
 
-# The pages of settings and commands as Markdown in build/reference/, without npm and MkDocs.
+# Settings, commands, requests, sub-packages as Markdown in build/reference/, without npm and MkDocs.
 reference: $(VENV)/.built
 	$(BIN)/python docs/hooks/reference.py build/reference
 

@@ -1,1 +1,1 @@
-"""Accounts and their permissions, checked before a request's handler runs."""
+"""Accounts, their files and permissions, and the gate before the handlers."""

@@ -1,1 +1,1 @@
-"""Requests of administrators, and statistics."""
+"""Requests of administrators."""

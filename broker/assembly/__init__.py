@@ -1,1 +1,1 @@
-"""The parts that broker.py composes: guards of requests, ports, figures, periodic work."""
+"""The parts that broker.py composes: processors, guards of requests, ports, monitors."""

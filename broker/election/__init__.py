@@ -1,1 +1,1 @@
-"""Automatic failover: the members of a group elect their master through a coordination service."""
+"""A broker whose role an election decides: coordination service, in-sync set, lease."""

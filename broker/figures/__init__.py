@@ -1,1 +1,1 @@
-"""Figures that all paths count: metrics and requests of administrators show them."""
+"""What all paths count: statistics, times and sizes of requests, slow requests."""

@@ -1,1 +1,1 @@
-"""State that is kept in files: topics, groups, offsets, filters."""
+"""The tables that a broker saves in state files: topics, groups, offsets, filters."""

@@ -1,1 +1,1 @@
-"""Figures of a running broker, and the port that shows them."""
+"""The metrics port: figures for Prometheus and as JSON, and probes."""

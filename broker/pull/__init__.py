@@ -1,1 +1,1 @@
-"""Pulls: the fast path, long polling, waits for the disk, queries."""
+"""The rules of pulls, waits for the disk, queries, and messages that only an archive has."""

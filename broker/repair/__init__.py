@@ -1,1 +1,1 @@
-"""Damaged records of the log are fetched from other members: requests, answers, what is left."""
+"""A log that heals: connections on which brokers ask each other for damaged records."""

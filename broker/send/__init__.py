@@ -1,1 +1,1 @@
-"""Sends: checks, batches, messages sent back, replies, group commit."""
+"""The rules of sends, batches, messages sent back, and replies."""

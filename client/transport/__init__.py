@@ -1,1 +1,1 @@
-"""Connections of a client: routes, faults, access control."""
+"""Connections of a client: routes, faults."""

@@ -1,1 +1,1 @@
-"""Commands that ask the brokers of a cluster over the network."""
+"""Commands that ask brokers over the network: topics, groups, messages, settings."""

@@ -1,1 +1,1 @@
-"""``congreve top``: the current figures of a broker."""
+"""``congreve top``: the figures of ``/varz``, the screen, keys."""

@@ -1,1 +1,1 @@
-"""The web console: pages about brokers, served by a process of their own."""
+"""The web console: serving has command, routes and logins; views has a module for each page."""

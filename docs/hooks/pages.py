@@ -36,10 +36,7 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    made = {
-        "reference/settings.md": reference.settings_page(),
-        "reference/commands.md": reference.commands_page(),
-    }
+    made = {f"reference/{name}": text for name, text in reference.pages().items()}
     made |= {f"reference/api/{page}.md": text for page, text in reference.api_pages().items()}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))

@@ -1,22 +1,27 @@
-"""The pages of the reference, made from the code: settings, commands, the Python API.
+"""The pages of the reference, made from the code: settings, commands, requests, the Python API.
 
 It needs Congreve alone, no MkDocs, so that the tests can run it anywhere.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
 import click
 
 from congreve.base.settings import Change, Row, rows
+from congreve.broker.accounts.requests import NAME_SERVER_REQUESTS, REQUESTS, Request
 from congreve.broker.config import setting_rows
 from congreve.console.main import cli
 from congreve.namesrv.config import NamesrvConfig
+
+ROOT = Path(__file__).resolve().parents[2]
 
 CHANGES = {Change.NOW: "yes, at once", Change.AFTER_RESTART: "yes, counts after a restart"}
 
@@ -117,6 +122,40 @@ def _commands(
                     yield from _commands(found, f"{name} {below}", context)
 
 
+def requests_page() -> str:
+    """The requests that brokers and name servers answer, by the permission that they need."""
+    return "\n\n".join(
+        [
+            "# Requests",
+            "The codes are RocketMQ's; those from 9000 to 9018 are Congreve's own. `b` is the "
+            "topic where a header has short names.",
+            _requests_table(REQUESTS, "broker"),
+            _requests_table(NAME_SERVER_REQUESTS, "name server"),
+            "",
+        ]
+    )
+
+
+def _requests_table(known: Sequence[Request], server: str) -> str:
+    requests: dict[str, list[str]] = {}
+    for row in sorted(known, key=lambda row: row.code):
+        requests.setdefault(str(row.rule), []).append(f"{row.code.value} {row.code.name}")
+    lines = [f"| with accounts it needs | request of a {server} |", "|---|---|"]
+    lines += [f"| {rule} | {', '.join(named)} |" for rule, named in requests.items()]
+    return "\n".join(lines)
+
+
+def packages_page() -> str:
+    """What is in each sub-package: the first paragraphs of their docstrings."""
+    lines = ["| sub-package | what is in it |", "|---|---|"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    for folder in sorted(set(settings["package-dir"].values())):
+        for init in sorted((ROOT / folder).rglob("*/__init__.py")):
+            text = (ast.get_docstring(ast.parse(init.read_text())) or "").partition("\n\n")[0]
+            lines.append(f"| `{init.parent.relative_to(ROOT)}` | {' '.join(text.split())} |")
+    return "\n\n".join(["# Sub-packages", "\n".join(lines), ""])
+
+
 def api_pages() -> dict[str, str]:
     """By page name: the objects that mkdocstrings shall show, in its own notation."""
     return {page: _api_page(title, modules, others) for page, title, modules, others in API}
@@ -131,10 +170,20 @@ def _api_page(title: str, modules: list[str], others: list[str]) -> str:
     return "\n\n".join([f"# {title}", *(f"::: {name}" for name in names + others)]) + "\n"
 
 
+def pages() -> dict[str, str]:
+    """By file name: the pages that need no MkDocs."""
+    return {
+        "settings.md": settings_page(),
+        "commands.md": commands_page(),
+        "requests.md": requests_page(),
+        "packages.md": packages_page(),
+    }
+
+
 def write_pages(folder: Path) -> None:
-    """Write the pages of settings and commands, which need no MkDocs."""
+    """Write the pages that need no MkDocs."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, page in (("settings.md", settings_page()), ("commands.md", commands_page())):
+    for name, page in pages().items():
         (folder / name).write_text(page)
 
 

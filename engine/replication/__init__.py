@@ -1,1 +1,1 @@
-"""The log of another broker: its bytes appended here, and offsets that slaves confirmed."""
+"""The log of a master, appended here byte for byte; what answers wait for."""

@@ -1,1 +1,1 @@
-"""Bodies of messages as columns of a table: JSON or Avro by a given schema."""
+"""Bodies as columns: schemas, decoders, and the two tables of a topic."""

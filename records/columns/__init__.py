@@ -1,1 +1,1 @@
-"""Records as columns of numpy and Arrow."""
+"""Records as columns of numpy and Arrow, in chunks that stay in the cache."""

@@ -1,1 +1,1 @@
-"""Native threads that read and write connections beside the event loop."""
+"""Native threads that read, split and write connections beside the event loop."""

@@ -15,12 +15,13 @@ import msgspec
 import pytest
 
 from congreve.base import settings
+from congreve.broker.accounts.requests import NAME_SERVER_REQUESTS, REQUESTS
 from congreve.broker.config import TABLES
 from congreve.console.main import COMMANDS
 from congreve.io_backends.backends import BACKENDS
 from congreve.namesrv.config import NamesrvConfig
 
-from . import node_settings, request_page
+from . import node_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES = 120
@@ -117,9 +118,10 @@ def test_links_of_settings_have_a_target(reference: ModuleType) -> None:
     ]
 
 
-def test_the_table_of_requests_is_that_of_the_code() -> None:
-    text = request_page.PAGE.read_text()
-    assert request_page.with_tables(text) == text, "PYTHONPATH=tests python -m tidy.request_page"
+def test_every_request_is_in_the_reference(reference: ModuleType) -> None:
+    page = reference.requests_page()
+    known = [*REQUESTS, *NAME_SERVER_REQUESTS]
+    assert not [row.code for row in known if f"{row.code.value} {row.code.name}" not in page]
 
 
 def test_the_types_of_serve_are_those_of_the_settings() -> None:
@@ -229,12 +231,13 @@ def test_pages_name_files_that_exist() -> None:
     assert not wrong, wrong
 
 
-def test_architecture_names_every_sub_package() -> None:
-    tour = (ROOT / "docs" / "architecture.md").read_text()
+def test_every_sub_package_is_explained(reference: ModuleType) -> None:
+    tour = reference.packages_page()
     rooms = [
         init.parent.relative_to(ROOT)
         for folder in SOURCE_FOLDERS
         for init in sorted((ROOT / folder).glob("*/__init__.py"))
     ]
     assert rooms
-    assert not [str(room) for room in rooms if f"`{room}`" not in tour]
+    explained = set(re.findall(r"^\| `(.*)` \| \S.+\.", tour, re.M))
+    assert not [str(room) for room in rooms if str(room) not in explained]
