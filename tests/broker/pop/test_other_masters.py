@@ -1,5 +1,6 @@
 """What pops have taken, at a slave that becomes the master, and in an elected group."""
 
+import asyncio
 import shutil
 
 import pytest
@@ -11,7 +12,7 @@ from harness.replication.pairs import broker_config, running_pair
 from congreve.broker.broker import Broker
 from congreve.remoting.transport.client import RemotingClient
 
-from ..tool import Tool
+from ..tool import Tool, config_of, running
 from .popping import OK, Member, Popped
 
 
@@ -52,6 +53,46 @@ async def test_a_slave_that_becomes_the_master_has_what_is_out(tmp_path):
             assert named(await member.pop_all(3, pollTime=10_000)) == [b"1", b"3", b"5"]
             assert await member.pop(pollTime=300) == []
     await client.close()
+
+
+@pytest.mark.parametrize("order", ["false", "true"])
+async def test_pops_end_at_the_confirmed_offset(tmp_path, order):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        member, store = Member(tool), broker.store
+
+        async def pop(**changed: object) -> list[bytes]:
+            return named(await member.pop(order=order, **changed))
+
+        assert await pop() == []  # later ones are served by lanes, if they have no order
+        for number in range(4):
+            await tool.send("T", b"%d" % number)
+            if number == 1:
+                store.show_below(store.log.max_offset)
+        assert await pop() == [b"0", b"1"]
+        if order == "true":
+            return  # the next batch waits for the acknowledgements of this one
+        assert await pop(pollTime=300) == []
+        waiting = asyncio.create_task(pop(pollTime=20_000))
+        await eventually(lambda: len(broker.managers.pops.waiting) == 1)
+        store.show_below(store.log.max_offset)
+        assert await waiting == [b"2", b"3"]
+
+
+async def test_what_comes_again_waits_for_its_confirmation(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        member, store = Member(tool), broker.store
+        await tool.send("T", b"x")
+        store.show_below(store.log.max_offset)
+        assert named(await member.pop(invisibleTime=100)) == [b"x"]
+        copies = store.queues.get("%RETRY%G_T", 0)
+        await eventually(lambda: copies.max == 1)
+        assert await member.pop(pollTime=300) == []
+        waiting = asyncio.create_task(member.pop(pollTime=20_000))
+        await eventually(lambda: len(broker.managers.pops.waiting) == 1)
+        store.show_below(store.log.max_offset)
+        assert named(await waiting) == [b"x"]
 
 
 @pytest.mark.slow
