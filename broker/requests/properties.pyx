@@ -1,6 +1,6 @@
 """Property strings of sends: which properties are stored, and which need the Python handlers."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcpy
 
 from congreve.base.slices cimport Slice
@@ -14,15 +14,13 @@ from congreve.records.message.properties cimport (
     is_set_by_brokers, put_name, put_next_name,
 )
 from congreve.records.record cimport Message
+from congreve.records.restore cimport decimal
 from congreve.remoting.wire.byte_text cimport put, put_decimal
 
 
 cdef inline bint is_extraordinary(const uint8_t *name, Py_ssize_t length) noexcept nogil:
     """Names that only the Python handlers serve; CLUSTER is set by the broker."""
-    return (
-        is_text(name, length, CLUSTER) or is_text(name, length, INNER_MULTI_DISPATCH)
-        or is_text(name, length, PRIORITY)
-    )
+    return is_text(name, length, CLUSTER) or is_text(name, length, INNER_MULTI_DISPATCH)
 
 
 cdef inline bint is_of_parking(const uint8_t *name, Py_ssize_t length) noexcept nogil:
@@ -48,6 +46,15 @@ cdef bint take_time(const uint8_t *name, Py_ssize_t length, Slice value,
         wish.unit = TIME_FROM_NOW_S
     else:
         return False
+    return True
+
+
+cdef bint take_priority(Slice value, DeliveryWish *wish) noexcept nogil:
+    """Take a priority; False for a second one and for what is no plain number."""
+    cdef int64_t number = decimal(value.data, value.length)
+    if wish.priority >= 0 or not 0 <= number <= INT32_MAX:
+        return False
+    wish.priority = <int32_t> number
     return True
 
 
@@ -94,6 +101,8 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
             return PROPERTY_FOR_PYTHON
         wish.level = value
         return PROPERTY_LEFT_OUT
+    if is_text(name, length, PRIORITY) and kind != SEND_BATCH and not take_priority(value, wish):
+        return PROPERTY_FOR_PYTHON
     wish.in_order |= is_text(name, length, SHARDING_KEY)
     if starts_with(name, length, TIMER_PREFIX) and not take_time(name, length, value, wish):
         return PROPERTY_FOR_PYTHON
@@ -124,6 +133,7 @@ cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *grou
     tags_code[0] = 0
     wish.level.data = wish.time.data = seen.wait.data = NULL
     wish.in_order = False
+    wish.priority = -1
     if given.length > PROPERTIES_MAX:
         return False
     while at < end:
@@ -150,6 +160,8 @@ cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *grou
         out = put_name(separated(out, start), WAIT)
         out = put(out, <const char *> seen.wait.data, seen.wait.length)
     length[0] = <int32_t> (out - start)
+    if wish.priority >= 0 and (delayed or wish.in_order or kind == SEND_HALF):
+        return False        # these lose it
     if delayed:
         return kind == SEND_SINGLE and not seen.parked_before
     return kind != SEND_HALF or (seen.transaction and seen.grouped and not seen.parked_before)

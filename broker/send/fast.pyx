@@ -257,7 +257,9 @@ cdef class SendPath:
     cdef void *queue_of(self, PreparedSend *send, Stop *stop) noexcept nogil:
         """The queue of the send; NULL with the reason in `stop`."""
         self.topic = self.topics.find_key(&send.topic)
-        if send.any_queue and self.topic != NULL and self.may_choose(send):
+        if send.wish.priority >= 0 and self.topic != NULL:
+            self.choose_by_priority(send)
+        elif send.any_queue and self.topic != NULL and self.may_choose(send):
             send.queue_id = send.message.queue_id = self.turn % self.topic.write_queues
         self.queue_id = send.queue_id
         if self.topic == NULL or not 0 <= send.queue_id < self.topic.queue_count:
@@ -266,6 +268,12 @@ cdef class SendPath:
         if self.topic.queues[send.queue_id] == NULL:
             stop[0] = STOP_QUEUE
         return self.topic.queues[send.queue_id]
+
+    cdef void choose_by_priority(self, PreparedSend *send) noexcept nogil:
+        """The queue of a message with a priority, if its sender could have chosen one itself."""
+        if 0 <= send.queue_id < self.topic.queue_count and self.topic.write_queues > 0:
+            send.queue_id = min(send.wish.priority, self.topic.write_queues - 1)
+            send.message.queue_id = send.queue_id
 
     cdef bint may_choose(self, const PreparedSend *send) noexcept nogil:
         return (

@@ -52,9 +52,10 @@ async def copies(broker: Broker, count: int) -> None:
 
 
 async def test_pops_take_the_highest_priority_first(tmp_path):
-    async with popping(tmp_path) as (member, _):
+    async with popping(tmp_path) as (member, broker):
         queues = [await send(member, priority) for priority in (0, 1, 2, 3, 5)]
         assert queues == [0, 1, 2, 3, 3]
+        assert broker._paths.stored_by_fast_path == 1  # the event loop opens each queue
         assert await one_by_one(member, 5) == [b"3", b"5", b"2", b"1", b"0"]
 
 

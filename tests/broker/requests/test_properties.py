@@ -40,6 +40,15 @@ def test_python_handles_messages_with_special_properties(special: str) -> None:
     assert stored(f"KEYS\x01k\x02{special}\x02TAGS\x01t".encode()) is None
 
 
+@pytest.mark.parametrize("more", ["", "\x02TAGS\x01t"])
+def test_a_plain_priority_is_stored(more: str) -> None:
+    text = f"_SYS_MSG_PRIORITY_\x013{more}".encode()
+    assert stored(text) == stored(text, batch=True) == (text, string_hash("t") if more else 0)
+    assert stored(text + b"\x02__SHARDINGKEY\x01k") is None
+    assert stored(text.replace(b"3", b"-3")) is None
+    assert stored(text + b"\x02" + text) is None
+
+
 def test_a_send_without_wait_does_not_wait_for_the_group() -> None:
     assert stored(b"WAIT\x01false", sync_flush=True) is None
     assert stored(b"WAIT\x01false") == (b"", 0)

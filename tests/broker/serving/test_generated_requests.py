@@ -57,6 +57,7 @@ waiting = st.one_of(
     st.tuples(st.just(names.TIMER_DELIVER_MS), st.just(str(NOW_MS + 86_400_000))),
     st.tuples(st.sampled_from([names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC]), st.just("86400")),
     st.tuples(st.just(names.WAIT), st.sampled_from(["true", "false"])),
+    st.tuples(st.just(names.PRIORITY), st.sampled_from(["0", "1", "9", "007", "+1"])),
 )
 fragments = st.sampled_from(["", "\x01", "alone", "\x01x", "k\x01"])
 
