@@ -18,6 +18,7 @@ from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.send_codec import GrpcCodec
 from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
+from congreve.broker.grpc.transactions import Transactions
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.records.message.properties import RESERVED_BY_GRPC
@@ -66,6 +67,7 @@ class GrpcDoor:
             ("NotifyClientTermination", self.sessions.terminate, access.client_needs),
             ("SendMessage", sending.send, access.send_needs),
             ("RecallMessage", sending.recall, access.produce_needs),
+            ("EndTransaction", Transactions(protos).end, access.produce_needs),
             ("ReceiveMessage", receiving.receive, access.receive_needs),
             ("AckMessage", settling.ack, access.consume_needs),
             ("ChangeInvisibleDuration", settling.change, access.consume_needs),

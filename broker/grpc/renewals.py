@@ -31,7 +31,10 @@ ROUND = 200
 
 
 class _Lease(msgspec.Struct, eq=False):
-    """What one pop took from a queue: `count` messages from offset `first` on."""
+    """What one pop took from a queue: `count` messages from offset `first` on.
+
+    (RocketMQ 5: ReceiptHandleGroup.)
+    """
 
     client_id: str
     window: PopWindow

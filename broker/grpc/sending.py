@@ -10,9 +10,13 @@ from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_topic
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.settle import fill_common
+from congreve.broker.grpc.transactions import TransactionId
+from congreve.records.record import parse_offset_message_id
 from congreve.remoting.messages.admin_headers import RecallMessageRequestHeader
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
+
+_TRANSACTION = 4  # of definition.proto
 
 
 class Sending:
@@ -23,13 +27,13 @@ class Sending:
         self._protos = protos
 
     def send(self, call: GrpcCall, request: Any) -> Coroutine[Any, Any, Any] | None:
-        """Answer a SendMessageRequest; that of one message gets the answer to the request that is
-        made of it. Raises CallRefusedError.
+        """Answer a SendMessageRequest; that of one message, which is no half message, gets the
+        answer to the request that is made of it. Raises CallRefusedError.
         """
         if not request.messages:
             raise CallRefusedError(Code.MESSAGE_CORRUPTED, "no message to send")
         commands = [self._rules.command(message, call) for message in request.messages]
-        if len(commands) > 1:
+        if len(commands) > 1 or _is_half(request.messages[0]):
             return self._send_all(call, request.messages, commands)
         command = commands[0]
         command.opaque = call.stream
@@ -55,14 +59,19 @@ class Sending:
                 response.entries.add(status=status)
                 continue
             message_id, fields = message.system_properties.message_id, answer.ext_fields
+            offset = int(fields.get("queueOffset", "0"))
+            transaction_id = message_id
+            if _is_half(message):
+                _, place = parse_offset_message_id(fields["msgId"])
+                transaction_id = TransactionId(place, offset).encode()
             response.entries.add(
                 status=status,
                 message_id=message_id,
-                transaction_id=message_id,
-                offset=int(fields.get("queueOffset", "0")),
+                transaction_id=transaction_id,
+                offset=offset,
                 recall_handle=fields.get("recallHandle", ""),
             )
-        fill_common(response.status, codes)
+        fill_common(response)
         return response
 
     async def recall(self, call: GrpcCall, request: Any) -> Any:
@@ -78,3 +87,7 @@ class Sending:
         response = self._protos.RecallMessageResponse(message_id=answer.ext_fields["msgId"])
         response.status.code, response.status.message = Code.OK, "OK"
         return response
+
+
+def _is_half(message: Any) -> bool:
+    return bool(message.system_properties.message_type == _TRANSACTION)

@@ -77,7 +77,7 @@ class Settling:
                 receipt_handle=entry.receipt_handle,
                 status=self._protos.Status(code=code, message=text),
             )
-        fill_common(response.status, [code for code, _ in outcomes])
+        fill_common(response)
         return response
 
     async def _ack(self, call: GrpcCall, group: str, topic: str, text: str) -> tuple[Code, str]:
@@ -148,10 +148,15 @@ class Settling:
         return response
 
 
-def fill_common(status: Any, codes: list[Code]) -> None:
+def fill_common(response: Any) -> None:
     """Fill in the status of a response with many: theirs, if all have the same."""
-    code = codes[0] if len(set(codes)) == 1 else Code.MULTIPLE_RESULTS
-    status.code, status.message = code, code.name
+    statuses = [entry.status for entry in response.entries]
+    if len(statuses) == 1:
+        response.status.CopyFrom(statuses[0])
+        return
+    codes = {status.code for status in statuses}
+    code = Code(codes.pop()) if len(codes) == 1 else Code.MULTIPLE_RESULTS
+    response.status.code, response.status.message = code, code.name
 
 
 def _code(answer: RemotingCommand) -> Code:
