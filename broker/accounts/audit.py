@@ -28,6 +28,8 @@ class AuditLog:
         request: RemotingCommand,
         connection: Connection,
         answer: RemotingCommand | None,
+        *,
+        with_body: bool = True,
     ) -> None:
         """Write one line; `access_key` is None for a white address or an unknown sender."""
         line: dict[str, object] = {
@@ -41,7 +43,7 @@ class AuditLog:
                 if name not in _NOT_SHOWN
             },
         }
-        if request.body:
+        if request.body and with_body:
             line["body"] = bytes(request.body[:TEXT_MAX]).decode("utf-8", "replace")
         if answer is not None:
             line["code"] = answer.code

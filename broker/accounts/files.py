@@ -6,7 +6,7 @@ the account, with mode 0600. (RocketMQ: PlainPermissionManager, AclUtils.)
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import ConfigError
 from congreve.engine.state.state_file import DISK, SECRET_MODE, FileSystem, StateFile
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.messages.admin_bodies import AclConfig, PlainAccessConfig
+from congreve.remoting.messages.admin_bodies import DISABLED, AclConfig, PlainAccessConfig
 from congreve.remoting.messages.bodies import DataVersion
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ DEPTH_MAX = 8
 """Folders within each other below acl/."""
 
 _ACCOUNTS, _WHITE, _VERSION = "accounts", "globalWhiteRemoteAddresses", "dataVersion"
+
+_FIELDS = frozenset(PlainAccessConfig.__struct_encode_fields__)
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 """Path, time of change (ns), size and inode of each file."""
@@ -84,7 +86,9 @@ class AccountFiles:
                     continue
                 configs[config.access_key] = config
                 paths[config.access_key] = path
-        by_key = {key: account_of(config) for key, config in configs.items()}
+        by_key = {
+            key: account_of(config) for key, config in configs.items() if config.status != DISABLED
+        }
         patterns = tuple(AddressPattern.parse(text) for text in white)
         self.versions, self._configs, self._paths, self._white = versions, configs, paths, white
         return Accounts(by_key=by_key, white_addresses=patterns)
@@ -115,6 +119,32 @@ class AccountFiles:
         for default in (wanted.default_topic_perm, wanted.default_group_perm):
             _check_perm(default or "DENY")
         tree[_ACCOUNTS] = entries
+        self._write(path, tree)
+
+    def change(
+        self,
+        access_key: str,
+        edit: Callable[[PlainAccessConfig | None], PlainAccessConfig | None],
+    ) -> None:
+        """Replace an account by what `edit` makes of it; None is no account.
+
+        Raises ConfigError for what is not allowed, StoreError when the file cannot be written.
+        """
+        path = self._paths.get(access_key, self.default_path)
+        tree = self._read(path)
+        entries = _entries(tree, path)
+        at = next((i for i, e in enumerate(entries) if _key_of(e) == access_key), len(entries))
+        old = entries[at] if at < len(entries) else None
+        found = edit(None if old is None else _config_of(old, path))
+        if found is None:
+            if old is None:
+                return
+            tree[_ACCOUNTS] = [e for e in entries if e is not old]
+        else:
+            account_of(found)
+            known = {name: value for name, value in (old or {}).items() if name not in _FIELDS}
+            entries[at : at + 1] = [known | _fields_of(found)]
+            tree[_ACCOUNTS] = entries
         self._write(path, tree)
 
     def delete(self, access_key: str) -> None:
@@ -252,6 +282,7 @@ def _config_of(entry: dict[str, Any], path: str) -> PlainAccessConfig:
         default_group_perm=_text(entry, "defaultGroupPerm"),
         topic_perms=_texts(entry, "topicPerms", path) or None,
         group_perms=_texts(entry, "groupPerms", path) or None,
+        status=_text(entry, "status"),
     )
 
 

@@ -62,7 +62,7 @@ class Gate:
             except CongreveError as error:
                 return self._refused(rule, request, connection, error)
             if rule.admin and not rule.routine:
-                return self._audited(access_key, handler, request, connection)
+                return self._audited(rule, access_key, handler, request, connection)
             return handler(request, connection)
 
         return guarding
@@ -74,11 +74,14 @@ class Gate:
         answer = request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         # Unknown senders must not fill the audit log; the rate-limited log above has them.
         if rule.admin and isinstance(error, AccessDeniedError) and error.access_key is not None:
-            self._audit.note(error.access_key, request, connection, answer)
+            self._audit.note(
+                error.access_key, request, connection, answer, with_body=not rule.secret
+            )
         return answer
 
     async def _audited(
         self,
+        rule: Rule,
         access_key: str | None,
         handler: Handler,
         request: RemotingCommand,
@@ -90,7 +93,7 @@ class Gate:
             answer = await found if inspect.isawaitable(found) else found
             return answer
         finally:
-            self._audit.note(access_key, request, connection, answer)
+            self._audit.note(access_key, request, connection, answer, with_body=not rule.secret)
 
     def _check(self, rule: Rule, request: RemotingCommand, connection: Connection) -> str | None:
         """The access key of a request that may pass, None from a white address.

@@ -58,7 +58,8 @@ def _no_record(physical_offset: int) -> Record | None:
 class Rule(msgspec.Struct, frozen=True):
     """What one request code needs beside a valid signature.
 
-    Requests of administrators are audited, unless they are `routine`. An `open` one needs nothing.
+    Requests of administrators are audited, unless they are `routine`, and without their bodies if
+    these are `secret`. An `open` one needs nothing.
     Only administrators read the topics in `private`; `find` reads the messages to which requests
     refer.
     """
@@ -66,6 +67,7 @@ class Rule(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...] = ()
     admin: bool = False
     routine: bool = False
+    secret: bool = False
     open: bool = False
     private: frozenset[str] = frozenset()
     find: FindRecord = _no_record

@@ -30,7 +30,7 @@ from congreve.broker.accounts.permissions import (
 from congreve.broker.quotas.gate import Quota
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
 from congreve.remoting.messages import admin_headers as admin
-from congreve.remoting.messages import headers, pop_headers
+from congreve.remoting.messages import headers, pop_headers, users
 from congreve.remoting.messages.codes import RequestCode as Code
 from congreve.remoting.messages.header import Header
 
@@ -56,6 +56,7 @@ _HALF, _SHORT_HALF = (
     OfHalfMessage("f", "a", "i"),
 )
 _ADMIN = Rule(admin=True)
+_SECRET = Rule(admin=True, secret=True)
 # A slave or a broker repeats these: their lines in the audit log would hide all others.
 _ROUTINE = Rule(admin=True, routine=True)
 
@@ -222,6 +223,16 @@ REQUESTS = (
         _ADMIN,
     ),
     Request(Code.GET_BROKER_CLUSTER_ACL_CONFIG, None, _ADMIN),
+    Request(Code.AUTH_CREATE_USER, users.UserRequestHeader, _SECRET),
+    Request(Code.AUTH_UPDATE_USER, users.UserRequestHeader, _SECRET),
+    Request(Code.AUTH_DELETE_USER, users.UserRequestHeader, _ADMIN),
+    Request(Code.AUTH_GET_USER, users.UserRequestHeader, _ADMIN),
+    Request(Code.AUTH_LIST_USER, users.ListUsersRequestHeader, _ADMIN),
+    Request(Code.AUTH_CREATE_ACL, users.AclRequestHeader, _ADMIN),
+    Request(Code.AUTH_UPDATE_ACL, users.AclRequestHeader, _ADMIN),
+    Request(Code.AUTH_DELETE_ACL, users.AclRequestHeader, _ADMIN),
+    Request(Code.AUTH_GET_ACL, users.AclRequestHeader, _ADMIN),
+    Request(Code.AUTH_LIST_ACL, users.ListAclsRequestHeader, _ADMIN),
     # --- slaves
     Request(Code.GET_ALL_TOPIC_CONFIG, None, _ROUTINE),
     Request(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, _ROUTINE),

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Protocol
 
 from congreve.broker.accounts.access_control import AccessControl
-from congreve.broker.admin.accounts import AccountAdminProcessor
 from congreve.broker.admin.broker import BrokerAdminProcessor
 from congreve.broker.admin.consumers import ClientAdminProcessor
 from congreve.broker.admin.groups import GroupAdminProcessor
@@ -13,6 +12,7 @@ from congreve.broker.admin.replication import ReplicationAdminProcessor
 from congreve.broker.admin.runtime_info import RuntimeInfo
 from congreve.broker.admin.settings import ConfigAdminProcessor
 from congreve.broker.admin.topics import TopicAdminProcessor
+from congreve.broker.admin.users import account_processors
 from congreve.broker.delay.processor import DelayedMessageProcessor
 from congreve.broker.error_responses import answer_errors
 from congreve.broker.group.assignment_processor import Route
@@ -72,7 +72,7 @@ def all_handlers(
         *_admin_processors(managers, announced),
         _broker_processor(managers, runtime_info),
         ConfigAdminProcessor(config, config_path, config_changed, managers.clock, store.files),
-        AccountAdminProcessor(config, access),
+        *account_processors(config, access),
         ReplicationAdminProcessor(config, store, replication),
         copies,
     )

@@ -312,8 +312,12 @@ class BrokerStatsData(Body):
     stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
 
 
+DISABLED = "disable"
+"""The status of an account that may do nothing (RocketMQ 5: UserStatus)."""
+
+
 class PlainAccessConfig(Body):
-    """Rights of one access key; None is what is not set."""
+    """Rights of one access key; None is what is not set. Only files of Congreve have `status`."""
 
     access_key: str
     secret_key: str | None = None
@@ -323,6 +327,7 @@ class PlainAccessConfig(Body):
     default_group_perm: str | None = None
     topic_perms: list[str] | None = None
     group_perms: list[str] | None = None
+    status: str | None = None
 
 
 class AclConfig(Body):

@@ -106,6 +106,17 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     """Of RocketMQ 5, as is the next one."""
     GET_BROKER_EPOCH_CACHE = 1007
+    AUTH_CREATE_USER = 3_001
+    """Of RocketMQ 5, as are those up to AUTH_LIST_ACL."""
+    AUTH_UPDATE_USER = 3_002
+    AUTH_DELETE_USER = 3_003
+    AUTH_GET_USER = 3_004
+    AUTH_LIST_USER = 3_005
+    AUTH_CREATE_ACL = 3_006
+    AUTH_UPDATE_ACL = 3_007
+    AUTH_DELETE_ACL = 3_008
+    AUTH_GET_ACL = 3_009
+    AUTH_LIST_ACL = 3_010
     COUNT_DELAYED_MESSAGES = 9_001
     """Congreve: how many delayed messages are due in each hour."""
     LIST_DELAYED_MESSAGES = 9_002
