@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-threads soak-damage bench-spark \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-pops soak-threads soak-damage bench-spark \
 	clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -152,7 +152,7 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-pops soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
@@ -172,6 +172,10 @@ soak-cuts: $(VENV)/.dev
 # COUNT histories of clients under faults, for porcupine; writes docs/proof.md.
 soak-histories: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash $(BIN)/python -m histories $(or $(COUNT),200)
+
+# KILLS of brokers, pairs and elected groups in the middle of pops; writes docs/proof.md.
+soak-pops: $(VENV)/.dev
+	PYTHONPATH=tests:tests/crash $(BIN)/python -m pops $(or $(KILLS),1000)
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
 # to memory. ROUNDS=1000000 SECONDS=60 ONLY=.pyx: so many mutations, within so much CPU for each, of
