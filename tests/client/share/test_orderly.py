@@ -73,7 +73,7 @@ async def test_what_is_not_settled_comes_again_in_its_place(node: Any) -> None:
         await consumer.ack(first[0])
         await consumer.nack(first[2])
         await consumer.nack(first[1], delay_s=0.2)
-        again = await consumer.receive(wait_s=20)
+        again = await consumer.receive(2, wait_s=20)
         assert bodies(again) == [1, 2]
         assert [message.reconsume_times for message in again] == [1, 1]
         await consumer.ack(again)
