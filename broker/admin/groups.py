@@ -16,10 +16,10 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, group_name_fault, retries_fault
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import (
-    pop_retry_topic,
     pop_retry_topic_v2,
     popped_topic,
     retry_topic,
+    stored_pop_retry_topic,
 )
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
@@ -196,7 +196,7 @@ class GroupAdminProcessor:
         names = {
             named(group, popped_topic(group, topic))
             for topic in self._offsets.topics_of(group)
-            for named in (pop_retry_topic, pop_retry_topic_v2)
+            for named in (stored_pop_retry_topic, pop_retry_topic_v2)
         }
         known = sorted(names & self._topics.table.keys())
         return [topic for topic in known if not set(self._offsets.groups_of(topic)) - {group}]

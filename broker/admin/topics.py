@@ -27,7 +27,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.name_rules import QUEUES_MAX, topic_name_fault
 from congreve.broker.metadata.topic_deletion import TopicDeletion
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
+from congreve.records.message.topics import pop_retry_topic_v2, stored_pop_retry_topic
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.admin_bodies import TopicList, TopicOffset, TopicStatsTable
 from congreve.remoting.messages.admin_headers import (
@@ -192,7 +192,7 @@ class TopicAdminProcessor:
         retries = {
             named(group, topic)
             for group in self._offsets.groups_of(topic)
-            for named in (pop_retry_topic, pop_retry_topic_v2)
+            for named in (stored_pop_retry_topic, pop_retry_topic_v2)
         }
         for retry in sorted(retries & self._topics.table.keys()):
             await self.delete(retry)

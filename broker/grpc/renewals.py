@@ -84,7 +84,7 @@ class Renewals:
                 lease.count += 1
                 continue
             window = self._pops.in_flight.find(
-                group, handle.kind.topic(group, topic), handle.queue_id
+                group, handle.kind.stored_topic(group, topic), handle.queue_id
             )
             if window is not None:
                 leases[handle.kind, handle.queue_id] = _Lease(

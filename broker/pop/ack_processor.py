@@ -1,7 +1,9 @@
 """Acknowledgements and changes of the invisible time (RocketMQ: AckMessageProcessor)."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
+import msgspec
 import numpy
 from numpy import int64
 
@@ -15,7 +17,13 @@ from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.pop.results import Answer
 from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
+from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
+from congreve.records.message.topics import (
+    RETRY_PREFIX,
+    popped_topic,
+    stored_pop_retry_topic,
+)
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.pop_bodies import BatchAck, BatchAckMessageRequestBody
@@ -27,6 +35,8 @@ from congreve.remoting.messages.pop_headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
+
+Named = TypeVar("Named", AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader)
 
 
 class AckMessageProcessor:
@@ -53,7 +63,7 @@ class AckMessageProcessor:
 
     def ack(self, request: RemotingCommand, connection: Connection) -> None:
         """Settle one message."""
-        header = AckMessageRequestHeader.read(request)
+        header = _stored(AckMessageRequestHeader.read(request))
         handle = _handle(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         window = self._pops.in_flight.find(group, topic, queue_id)
@@ -92,7 +102,7 @@ class AckMessageProcessor:
 
     def change(self, request: RemotingCommand, connection: Connection) -> None:
         """Let a message come again at another time; the answer has its new handle's numbers."""
-        header = ChangeInvisibleTimeRequestHeader.read(request)
+        header = _stored(ChangeInvisibleTimeRequestHeader.read(request))
         handle = _handle(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         window = self._pops.in_flight.find(group, topic, queue_id) or self._window(header)
@@ -121,7 +131,7 @@ class AckMessageProcessor:
         self._pops.journal.answer(request, connection, changed)
 
     def _window_of(self, ack: BatchAck) -> PopWindow:
-        topic = _kind(ack.retry).topic(ack.consumer_group, ack.topic)
+        topic = _kind(ack.retry).stored_topic(ack.consumer_group, ack.topic)
         return self._known_window(ack.consumer_group, topic, ack.queue_id)
 
     def _window(
@@ -147,6 +157,15 @@ class AckMessageProcessor:
                 f"group[{group}] has popped nothing of {topic} queue {queue_id}",
             )
         return window
+
+
+def _stored(header: Named) -> Named:
+    """A header with the broker's name of the topic."""
+    if len(header.topic) <= TOPIC_MAX or not header.topic.startswith(RETRY_PREFIX):
+        return header
+    group = header.consumer_group
+    topic = stored_pop_retry_topic(group, popped_topic(group, header.topic))
+    return msgspec.structs.replace(header, topic=topic)
 
 
 def _kind(text: str) -> PoppedFrom:

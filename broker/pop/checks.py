@@ -9,7 +9,7 @@ from congreve.broker.pop.taking import Asked
 from congreve.broker.pull.checks import consuming_group, known_topic
 from congreve.broker.pull.subscriptions import PullSubscriptions
 from congreve.records.layout import TOPIC_MAX
-from congreve.records.message.topics import is_system_topic, pop_retry_topic
+from congreve.records.message.topics import is_system_topic, stored_pop_retry_topic
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.pop_headers import (
     NotificationRequestHeader,
@@ -149,7 +149,7 @@ class PopChecks:
 
     def _check_group(self, name: str, topic: str) -> None:
         consuming_group(self._groups, name)
-        size = len(pop_retry_topic(name, topic).encode())
+        size = len(stored_pop_retry_topic(name, topic).encode())
         if is_system_topic(topic) or size > TOPIC_MAX:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER,

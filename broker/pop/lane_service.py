@@ -71,7 +71,7 @@ class PopLanes:
         now = self._clock.now()
         for group, topic, pop_ms, text in lost_pops(data):
             for queue, offsets in decode_message_offsets(text).items():
-                popped = queue.kind.topic(group, topic)
+                popped = queue.kind.stored_topic(group, topic)
                 window = self._pops.in_flight.find(group, popped, queue.queue_id)
                 if window is not None:
                     for offset in offsets:

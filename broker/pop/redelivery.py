@@ -35,8 +35,7 @@ from congreve.records.message.properties import (
 )
 from congreve.records.message.topics import (
     dlq_topic,
-    pop_retry_topic,
-    pop_retry_topic_v2,
+    pop_retry_prefixes,
     popped_topic,
     retry_topic,
 )
@@ -156,8 +155,8 @@ class PopRedelivery:
         claimed_ms = _first_claim_ms(in_flight)
         topics = list(self._store.queues.topics())
         for group in {window.group for window in in_flight.all_windows() if window.out}:
-            popped = pop_retry_topic(group, ""), pop_retry_topic_v2(group, "")
-            names = [topic for topic in topics if topic.startswith(popped)]
+            prefixes = pop_retry_prefixes(group)
+            names = [topic for topic in topics if topic.startswith(prefixes)]
             for name in (*names, retry_topic(group), dlq_topic(group)):
                 self._settle_copied(in_flight, group, name, journal_end, claimed_ms)
 

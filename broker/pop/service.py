@@ -31,10 +31,10 @@ from congreve.records.message.properties import RETRY_TOPIC
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     REVIVE_PREFIX,
-    pop_retry_topic,
     pop_retry_topic_v2,
     popped_topic,
     retry_topic,
+    stored_pop_retry_topic,
 )
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
@@ -193,7 +193,7 @@ class Pops:
 
         A slave that becomes the master forgets what is out for groups that it does not have.
         """
-        retry = pop_retry_topic(group, topic)
+        retry = stored_pop_retry_topic(group, topic)
         if retry not in self._topics.table:
             self._topics.create_internal(retry, 1)
         return self._metadata.missing(topics=(retry,), group=group)
@@ -534,7 +534,7 @@ class Pops:
             return retry_topic(window.group)
         if window.topic.startswith(RETRY_PREFIX):
             return window.topic
-        return pop_retry_topic(window.group, window.topic)
+        return stored_pop_retry_topic(window.group, window.topic)
 
     def _popped_again(self, window: PopWindow, offset: int) -> str:
         """The topic from which pops get a message that is in the retry topic of members that pull.
@@ -555,7 +555,7 @@ class Pops:
                 return window.topic
             _, topic = max(known)
         self._popped_ms.setdefault((group, topic), 0)
-        retries = pop_retry_topic(group, topic)
+        retries = stored_pop_retry_topic(group, topic)
         self.window(group, retries, 0, False)
         return retries
 
@@ -563,7 +563,7 @@ class Pops:
         """Whether there is a topic, and a retry topic of it can be."""
         if topic not in self._topics.table or topic.startswith(RETRY_PREFIX):
             return False
-        return len(pop_retry_topic(group, topic).encode()) <= TOPIC_MAX
+        return len(stored_pop_retry_topic(group, topic).encode()) <= TOPIC_MAX
 
 
 def age_of_oldest(window: PopWindow, store: MessageStore) -> int | None:
@@ -579,7 +579,11 @@ def age_of_oldest(window: PopWindow, store: MessageStore) -> int | None:
 
 def retry_topics(group: str, topic: str) -> tuple[str, ...]:
     """The topics from which a group gets messages of a topic again."""
-    return pop_retry_topic(group, topic), pop_retry_topic_v2(group, topic), retry_topic(group)
+    return (
+        stored_pop_retry_topic(group, topic),
+        pop_retry_topic_v2(group, topic),
+        retry_topic(group),
+    )
 
 
 def _topics_of(key: Key) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.properties import POP_CK
-from congreve.records.message.topics import pop_retry_topic, pop_retry_topic_v2
+from congreve.records.message.topics import pop_retry_topic_v2, stored_pop_retry_topic
 from congreve.records.record import decode_records, encode_record, queue_offsets
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
@@ -171,7 +171,7 @@ class PopTaking:
         """Those of the group's retry topics, the second one only if a broker of RocketMQ 5 has
         written it."""
         self._pops.take_over_retries(asked.group, asked.topic)
-        topics = [pop_retry_topic(asked.group, asked.topic)]
+        topics = [stored_pop_retry_topic(asked.group, asked.topic)]
         if (second := pop_retry_topic_v2(asked.group, asked.topic)) in self._topics.table:
             topics.append(second)
         return [self._pops.window(asked.group, topic, 0, False) for topic in topics]

@@ -10,6 +10,7 @@ from congreve.records.message.topics import (
     is_pop_retry_topic_v2,
     pop_retry_topic,
     pop_retry_topic_v2,
+    stored_pop_retry_topic,
 )
 
 ORDERED_REVIVE_QUEUE_ID = 999
@@ -41,11 +42,17 @@ class PoppedFrom(IntEnum):
         return cls(int(text))
 
     def topic(self, group: str, topic: str) -> str:
-        """The real topic of what `group` popped from `topic`."""
+        """The real topic of what `group` popped from `topic`, as clients name it."""
         if self is PoppedFrom.TOPIC:
             return topic
         name = pop_retry_topic if self is PoppedFrom.RETRY_TOPIC else pop_retry_topic_v2
         return name(group, topic)
+
+    def stored_topic(self, group: str, topic: str) -> str:
+        """The same, as the broker names it."""
+        if self is PoppedFrom.RETRY_TOPIC:
+            return stored_pop_retry_topic(group, topic)
+        return self.topic(group, topic)
 
 
 _KINDS = frozenset(str(kind.value) for kind in PoppedFrom)

@@ -1,5 +1,9 @@
 """System topics by name and kind (RocketMQ: TopicValidator, MixAll)."""
 
+from hashlib import blake2b
+
+from congreve.records import layout
+
 #: A topic that a send creates takes its route and settings from this one.
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
 BENCHMARK_TOPIC = "BenchmarkTest"
@@ -113,12 +117,36 @@ def pop_retry_topic(group: str, topic: str) -> str:
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
+def stored_pop_retry_topic(group: str, topic: str) -> str:
+    """pop_retry_topic() as the broker names it: with a digest of the group instead, where records
+    have no room for the name."""
+    name = pop_retry_topic(group, topic)
+    if len(name.encode()) > layout.TOPIC_MAX:
+        name = pop_retry_topic(_digest(group), topic)
+    return name
+
+
+def pop_retry_prefixes(group: str) -> tuple[str, ...]:
+    """How the names of a group's topics begin from which it pops again, in all their forms."""
+    return (
+        pop_retry_topic(group, ""),
+        pop_retry_topic_v2(group, ""),
+        pop_retry_topic(_digest(group), ""),
+    )
+
+
+def _digest(group: str) -> str:
+    return blake2b(group.encode(), digest_size=8).hexdigest()
+
+
 def popped_topic(group: str, topic: str) -> str:
-    """The topic whose messages a group's pop_retry_topic() has, under either form of its name; any
+    """The topic whose messages a group's pop_retry_topic() has, under each form of its name; any
     other topic itself."""
-    for first_part in (pop_retry_topic(group, ""), pop_retry_topic_v2(group, "")):
-        if topic.startswith(first_part):
-            return topic.removeprefix(first_part)
+    if not topic.startswith(RETRY_PREFIX):
+        return topic
+    for prefix in pop_retry_prefixes(group):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
     return topic
 
 

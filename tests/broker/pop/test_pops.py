@@ -104,3 +104,26 @@ async def test_a_pop_of_old_messages_waits_for_a_thread(tmp_path, monkeypatch):
         (message,) = await Member(tool).pop(pollTime=2_500)
         assert message.body == b"old"
         assert store.cold_reads.count == 1
+
+
+async def test_long_names_have_a_retry_topic(tmp_path):
+    group, topic = "g" * 78, "t" * 78
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic(topic, queues=1)
+        for number in range(3):
+            assert (await tool.send(topic, b"%d" % number)).code == OK
+        member = Member(tool, topic, group)
+        assert len(await member.pop(invisibleTime=100)) == 3
+        again = await member.pop_all(3, pollTime=20_000, invisibleTime=60_000)
+        assert {each.topic for each in again} == {f"%RETRY%{group}_{topic}"}
+        assert await member.ack(again[0]) == OK
+        assert await member.batch_ack(again[1], [again[1].offset]) == OK
+        changed = await member.change(again[2], 60_000)
+        assert not isinstance(changed, int)
+        assert await member.ack(changed) == OK
+        assert broker.managers.pops.in_flight.out == 0
+        names = [name for name in broker.managers.metadata.topics.table if topic in name]
+        assert len(names) == 2
+        assert (await tool.ask(207, {"groupName": group, "cleanOffset": "true"})).code == OK
+        assert (await tool.ask(215, {"topic": topic})).code == OK
+        assert not [name for name in broker.managers.metadata.topics.table if topic in name]
