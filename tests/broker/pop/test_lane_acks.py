@@ -15,6 +15,7 @@ from congreve.base.clock import ManualClock
 from congreve.broker.errors import RefusedError
 from congreve.broker.pop.ack_processor import AckMessageProcessor
 from congreve.broker.pop.lanes.acks import LaneAcks
+from congreve.broker.pop.ordered import OrderedBatches
 from congreve.engine.pop.in_flight import InFlight, PopWindow
 from congreve.engine.pop.limits import PopLimits
 from congreve.engine.pop.results import Answer
@@ -38,6 +39,7 @@ class Handler:
         self.sent: list[RemotingCommand] = []
         pops: Any = SimpleNamespace(
             in_flight=in_flight,
+            ordered=OrderedBatches(),
             journal=SimpleNamespace(answer=lambda request, _, answer: self.sent.append(answer)),
             settled=lambda window, ordered: None,
             changed=lambda: None,
@@ -170,12 +172,13 @@ def batches(draw: st.DrawFn) -> bytes:
 def test_what_a_lane_answers_the_handler_answers_alike(requests, due, extended) -> None:
     by_lane, by_handler = filled(due, extended), filled(due, extended)
     lane, handler = LaneAcks(by_lane, ManualClock(NOW)), Handler(by_handler)
+    beside_lane = Handler(by_lane)
     for frame in requests:
         before = state(by_lane)
         answer = lane.take(frame)
         if answer is None:
             assert state(by_lane) == before
-            Handler(by_lane).answer(frame)
+            beside_lane.answer(frame)
             handler.answer(frame)
         else:
             expected = handler.answer(frame)
