@@ -12,7 +12,7 @@ from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.accounts import Account, Accounts, Kind, Need, Perm, topic_need
 from congreve.broker.accounts.permissions import EITHER
 from congreve.broker.grpc.calls import GrpcCall
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.remoting.lanes.call import CallField
 

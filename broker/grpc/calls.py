@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from congreve.base.errors import CongreveError
 from congreve.broker.accounts.accounts import Need
 from congreve.broker.errors import RefusedError
-from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.lanes.call import (
@@ -111,9 +111,10 @@ class GrpcCall:
         self.connection.reply(self.stream, reply_end(status, text))
         self._forget(self)
 
-    def answered_by_frame(self, note: bytes) -> None:
-        """Let the answer to a request with this stream as its opaque answer the call."""
-        self.connection.reply(self.stream, reply_by_frame(note))
+    def answered_by_frame(self, kind: int, note: bytes) -> None:
+        """Let the answer to a request with this stream as its opaque answer the call; the codec
+        writes the message by kind and note."""
+        self.connection.reply(self.stream, reply_by_frame(kind, note))
 
 
 Method = Callable[[GrpcCall, bytes], None]

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc.access import settings_needs
 from congreve.broker.grpc.calls import Admits, GrpcCall
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.metadata.groups import SubscriptionGroupManager

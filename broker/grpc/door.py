@@ -7,22 +7,28 @@ from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc import access
-from congreve.broker.grpc.call_accounts import CallAccounts
 from congreve.broker.grpc.calls import GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
+from congreve.broker.grpc.codecs.call_accounts import CallAccounts
+from congreve.broker.grpc.codecs.codec import GrpcCodec
+from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.renewals import Renewals
 from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
-from congreve.broker.grpc.send_codec import GrpcCodec
 from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
 from congreve.broker.grpc.transactions import Transactions
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.records.message.properties import RESERVED_BY_GRPC
-from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC, SYSTEM_TOPICS
+from congreve.records.message.topics import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    COMMAND_GROUP,
+    SYSTEM_GROUPS,
+    SYSTEM_TOPICS,
+)
 from congreve.remoting.http2.built import http2_sessions
 from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.transport.connection import Connection
@@ -49,6 +55,9 @@ class GrpcDoor:
     ) -> None:
         self._config = config
         self._control = control
+        self._reserved = HashedNames(
+            (*RESERVED_BY_GRPC, *SYSTEM_TOPICS, *SYSTEM_GROUPS, COMMAND_GROUP)
+        )
         accounts = None if control is None else lambda: control.accounts
         admit = access.CallAccess(accounts, LimitedLog(logger)).admit
         protos = Protos()
@@ -86,7 +95,7 @@ class GrpcDoor:
         """The sessions of one lane."""
         most = self._config.store.max_message_size
         codec = GrpcCodec(
-            RESERVED_BY_GRPC | SYSTEM_TOPICS,
+            self._reserved,
             template=AUTO_CREATE_TOPIC_KEY_TOPIC,
             max_body_size=most,
             accounts=None if self._control is None else CallAccounts(self._control.table),

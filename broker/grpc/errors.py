@@ -1,7 +1,7 @@
 """Refusals of calls."""
 
 from congreve.broker.errors import BrokerError
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 
 
 class CallRefusedError(BrokerError):

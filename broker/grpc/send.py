@@ -1,6 +1,6 @@
 """SendMessage: all rules (RocketMQ 5: SendMessageActivity, GrpcValidator).
 
-`broker/grpc/send_codec.pyx` serves ordinary messages; all others come here and become the same
+`broker/grpc/codecs/sends.pyx` serves ordinary messages; all others come here and become the same
 request.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from congreve.base.clock import Clock
 from congreve.broker.grpc.calls import GrpcCall
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_topic
 from congreve.broker.metadata.topics import TopicConfigManager

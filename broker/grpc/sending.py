@@ -5,7 +5,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from congreve.broker.grpc.calls import REQUEST_MORE, GrpcCall
-from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.codecs.codec import SEND_KIND
+from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_topic
 from congreve.broker.grpc.send import SendRules
@@ -38,7 +39,8 @@ class Sending:
         command = commands[0]
         command.opaque = call.stream
         call.sign(command)
-        call.answered_by_frame(request.messages[0].system_properties.message_id.encode())
+        message_id = request.messages[0].system_properties.message_id
+        call.answered_by_frame(SEND_KIND, message_id.encode())
         call.connection.serve(command, len(command.body) + REQUEST_MORE)
         return None
 

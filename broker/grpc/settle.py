@@ -5,14 +5,14 @@ import asyncio
 from typing import Any
 
 from congreve.broker.grpc.calls import GrpcCall
-from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.codecs.codes import Code, code_of_settling
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.grpc.receive import check_invisible
 from congreve.broker.grpc.renewals import RENEWED_MS
 from congreve.records.errors import RecordError
 from congreve.records.message.pop_handle import PopHandle
-from congreve.remoting.messages.codes import RequestCode, ResponseCode
+from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
 from congreve.remoting.messages.pop_headers import (
@@ -22,13 +22,6 @@ from congreve.remoting.messages.pop_headers import (
 )
 
 _DEAD = -1
-_INVALID = (
-    ResponseCode.MESSAGE_ILLEGAL,
-    ResponseCode.NO_MESSAGE,
-    ResponseCode.TOPIC_NOT_EXIST,
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-)
-"""Refusals of a handle. Clients repeat without end what has another code."""
 
 
 class Handle:
@@ -160,9 +153,7 @@ def fill_common(response: Any) -> None:
 
 
 def _code(answer: RemotingCommand) -> Code:
-    if answer.code in _INVALID:
-        return Code.INVALID_RECEIPT_HANDLE
-    return Code(code_of(answer.code))
+    return Code(code_of_settling(answer.code))
 
 
 def _check(answer: RemotingCommand) -> None:

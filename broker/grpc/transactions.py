@@ -5,7 +5,7 @@ import re
 from typing import Any, NamedTuple, Self
 
 from congreve.broker.grpc.calls import GrpcCall
-from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_topic
 from congreve.records.message.flags import SysFlag

@@ -9,6 +9,8 @@ cdef extern from *:
     #define CONGREVE_TRANS_OP_HALF_TOPIC "RMQ_SYS_TRANS_OP_HALF_TOPIC"
     #define CONGREVE_RETRY_PREFIX "%RETRY%"
     #define CONGREVE_DLQ_PREFIX "%DLQ%"
+    #define CONGREVE_SYSTEM_TOPIC_PREFIX "rmq_sys_"
+    #define CONGREVE_SYSTEM_GROUP_PREFIX "CID_RMQ_SYS_"
     """
     const char *SCHEDULE_TOPIC "CONGREVE_SCHEDULE_TOPIC"
     const char *TIMER_TOPIC "CONGREVE_TIMER_TOPIC"
@@ -17,6 +19,8 @@ cdef extern from *:
     const char *TRANS_OP_HALF_TOPIC "CONGREVE_TRANS_OP_HALF_TOPIC"
     const char *RETRY_PREFIX "CONGREVE_RETRY_PREFIX"
     const char *DLQ_PREFIX "CONGREVE_DLQ_PREFIX"
+    const char *SYSTEM_TOPIC_PREFIX "CONGREVE_SYSTEM_TOPIC_PREFIX"
+    const char *SYSTEM_GROUP_PREFIX "CONGREVE_SYSTEM_GROUP_PREFIX"
 
 cdef enum:
     TIMER_QUEUE_ID = 0          # the one queue of the timer topic

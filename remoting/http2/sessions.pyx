@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
-from congreve.base.byte_buffer cimport append_bytes, release
+from congreve.base.byte_buffer cimport append_bytes, make_room, release
 from congreve.base.slices cimport Scratch
 from congreve.remoting.http2.nghttp2 cimport (
     NGHTTP2_DATA,
@@ -68,11 +68,12 @@ from congreve.remoting.http2.streams cimport (
     field_of,
     free_stream,
     is_name,
+    keep_note,
     mark_partial,
     new_stream,
 )
 from congreve.remoting.lanes cimport entry_kinds
-from congreve.remoting.lanes.http2 cimport CALL_FIELDS, NOTE_MAX, Http2Session
+from congreve.remoting.lanes.http2 cimport CALL_FIELDS, PREFIX, Http2Session, put_prefix
 from congreve.remoting.lanes.mailbox cimport Mailbox
 from congreve.remoting.wire.byte_text cimport put_decimal, put_i16, put_i32
 from congreve.remoting.wire.frame cimport (
@@ -91,7 +92,6 @@ cdef enum:
     HEADER_LIST_MAX = 16 * 1024     # bytes of a call's headers, which peers are asked to keep to
     METADATA_MAX = 8 * 1024     # bytes of those that are kept
     TEXT_MAX = 1024             # bytes of the text of a status
-    PREFIX = 5                  # bytes in front of a message: whether it is compressed, its length
     CHUNK_MAX = 16 * 1024 + 9   # bytes of the largest frame that nghttp2 makes here
     OUTPUT_SIZE = 64 * 1024
     # Numbers of gRPC.
@@ -320,6 +320,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         nghttp2_session_callbacks_del(self.callbacks)
         nghttp2_option_del(self.option)
         release(&self.entry)
+        release(&self.scratch)
 
     cdef Http2Session *begin(self, int64_t connection) noexcept nogil:
         cdef nghttp2_settings_entry[3] settings
@@ -410,8 +411,8 @@ cdef class NgHttp2Sessions(Http2Sessions):
             self.fill_call(&call, stream, length)
             if self.codec.read(&call, session.frames):
                 stream.of_frames = True
-                memcpy(stream.note, call.note, call.note_length)
-                stream.note_length = call.note_length
+                if not keep_note(stream, call.kind, call.note.data, call.note.length):
+                    refuse(session, stream, RESOURCE_EXHAUSTED, b"no memory", 9)
                 return
         if not self.pass_call(session, stream, length):
             refuse(session, stream, RESOURCE_EXHAUSTED, b"the broker is busy", 18)
@@ -421,7 +422,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         call.stream = stream.id
         call.message.data = stream.message.data + stream.message.at
         call.message.length = <int32_t> length
-        call.note_length = 0
+        call.kind = call.note.length = 0
         for field in range(<int32_t> CALL_FIELDS):
             call.fields[field].data = NULL
             call.fields[field].length = 0
@@ -465,15 +466,15 @@ cdef class NgHttp2Sessions(Http2Sessions):
         cdef Stream *stream
         cdef Frame frame
         cdef Header header
-        cdef Scratch none
-        cdef Call call
-        cdef int64_t before
-        none.data = NULL
-        none.capacity = none.used = 0
+        cdef Scratch scratch
         while next_frame(frames, length, &frame) == FRAME_WHOLE:
             frames += frame.size
             length -= frame.size
-            if decode_header(&frame, &none, &header) != HEADER_OK:
+            if not make_room(&self.scratch, frame.header.length):
+                return ENOMEM
+            scratch.data, scratch.used = self.scratch.data, 0
+            scratch.capacity = self.scratch.size
+            if decode_header(&frame, &scratch, &header) != HEADER_OK:
                 continue
             if not header.flag & FLAG_RESPONSE:
                 continue        # a request to a client of remoting
@@ -487,21 +488,30 @@ cdef class NgHttp2Sessions(Http2Sessions):
             stream = stream_of(session, header.opaque)
             if stream == NULL or stream.ended or not stream.of_frames:
                 continue        # the peer has cancelled the call
-            before = stream.answer.used
-            call.stream = stream.id
-            memcpy(call.note, stream.note, stream.note_length)
-            call.note_length = stream.note_length
-            if not (
-                append_bytes(&stream.answer, <const uint8_t *> b"\0\0\0\0\0", PREFIX)
-                and self.codec.write(&call, &frame, &header, &stream.answer)
-            ):
+            if not self.write_answer(session, stream, &frame, &header):
                 return ENOMEM
-            put_i32(
-                stream.answer.data + before + 1, <int32_t> (stream.answer.used - before - PREFIX)
-            )
-            session.shown.unsent += stream.answer.used - before
             end_call(session, stream, OK, NULL, 0)
         return 0
+
+    cdef bint write_answer(self, Session *session, Stream *stream, const Frame *frame,
+                           const Header *header) noexcept nogil:
+        """Add the messages of a frame to a stream's answer."""
+        cdef int64_t before = stream.answer.used
+        cdef Call call
+        call.stream, call.kind = stream.id, stream.kind
+        call.note.data, call.note.length = stream.note, stream.note_length
+        self.codec.told.used = 0
+        if not self.codec.write(&call, frame, header, &stream.answer):
+            return False
+        session.shown.unsent += stream.answer.used - before
+        return not self.codec.told.used or self.to_loop.post(
+            entry_kinds.CALL_ANSWERED, session.connection, self.codec.told.data,
+            self.codec.told.used, stream.id, True,
+        )
+
+    cdef bint awaits(self, const Http2Session *shown, int32_t id) noexcept nogil:
+        cdef Stream *stream = stream_of(<Session *> shown, id)
+        return stream != NULL and stream.of_frames and not stream.ended
 
     cdef int reply(self, Http2Session *shown, int32_t id, const uint8_t *data,
                    int64_t length) noexcept nogil:
@@ -513,8 +523,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         if stream == NULL or stream.ended:
             return 0
         if data[0] & REPLY_MESSAGE:
-            prefix[0] = 0
-            put_i32(prefix + 1, <int32_t> size)
+            put_prefix(prefix, size)
             if not append_bytes(&stream.answer, prefix, PREFIX):
                 return ENOMEM
             session.shown.unsent += PREFIX
@@ -523,8 +532,8 @@ cdef class NgHttp2Sessions(Http2Sessions):
             session.shown.unsent += size
         if data[0] & REPLY_BY_FRAME:
             stream.of_frames = True
-            stream.note_length = <int32_t> min(text, <int64_t> NOTE_MAX)
-            memcpy(stream.note, data + REPLY_HEAD, stream.note_length)
+            if not keep_note(stream, data[1], data + REPLY_HEAD, <int32_t> text):
+                return ENOMEM
         elif data[0] & REPLY_END:
             end_call(session, stream, data[1], data + REPLY_HEAD, text)
         else:

@@ -4,7 +4,7 @@ from libc.string cimport memcmp
 
 from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.remoting.http2.nghttp2 cimport nghttp2_session
-from congreve.remoting.lanes.http2 cimport CALL_FIELDS, NOTE_MAX, CallField, Http2Session
+from congreve.remoting.lanes.http2 cimport CALL_FIELDS, CallField, Http2Session
 
 # One call of a peer.
 cdef struct Stream:
@@ -23,7 +23,8 @@ cdef struct Stream:
     uint8_t *text               # of the status, for the trailers; NULL: none
     int32_t field_at[CALL_FIELDS]       # where in `metadata`; 0: not sent
     int32_t field_length[CALL_FIELDS]
-    uint8_t note[NOTE_MAX]      # of the codec
+    uint8_t kind                # of the codec, as the note
+    uint8_t *note               # NULL: none
     int32_t note_length
     ByteBuffer metadata         # the fields of the call, as the loop gets them
     ByteBuffer message          # with the five bytes in front
@@ -79,6 +80,9 @@ cdef inline int field_of(const uint8_t *name, size_t length) noexcept nogil:
 # A call of a peer, at the head of the session's streams; NULL without memory.
 cdef Stream *new_stream(Session *session, int32_t id) noexcept nogil
 cdef void free_stream(Session *session, Stream *stream) noexcept nogil
+# Keeps what a codec wants to know of the call. False without memory.
+cdef bint keep_note(Stream *stream, uint8_t kind, const uint8_t *note,
+                    int32_t length) noexcept nogil
 # Puts the stream into the list of incomplete messages, or removes it.
 cdef void mark_partial(Session *session, Stream *stream) noexcept nogil
 # Forgets what has come of a message.

@@ -1,6 +1,7 @@
 """The streams of a session of HTTP/2, for compiled code (streams.pxd)."""
 
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
 
 from congreve.base.byte_buffer cimport release
 
@@ -24,6 +25,7 @@ cdef void free_stream(Session *session, Stream *stream) noexcept nogil:
     release(&stream.message)
     release(&stream.metadata)
     free(stream.text)
+    free(stream.note)
     if stream.previous == NULL:
         session.streams = stream.next
     else:
@@ -31,6 +33,19 @@ cdef void free_stream(Session *session, Stream *stream) noexcept nogil:
     if stream.next != NULL:
         stream.next.previous = stream.previous
     free(stream)
+
+
+cdef bint keep_note(Stream *stream, uint8_t kind, const uint8_t *note,
+                    int32_t length) noexcept nogil:
+    stream.kind = kind
+    if not length:
+        return True
+    stream.note = <uint8_t *> malloc(length)
+    if stream.note == NULL:
+        return False
+    memcpy(stream.note, note, length)
+    stream.note_length = length
+    return True
 
 
 cdef void mark_partial(Session *session, Stream *stream) noexcept nogil:

@@ -74,9 +74,9 @@ def reply_end(status: int = GrpcStatus.OK, text: str = "") -> bytes:
     return _REPLY.pack(_END, status, len(encoded)) + encoded
 
 
-def reply_by_frame(note: bytes) -> bytes:
-    """A frame whose opaque is the call's stream will answer it; `note` is for the codec."""
-    return _REPLY.pack(_BY_FRAME, GrpcStatus.OK, len(note)) + note
+def reply_by_frame(kind: int, note: bytes) -> bytes:
+    """A frame whose opaque is the call's stream will answer it; kind and note are for the codec."""
+    return _REPLY.pack(_BY_FRAME, kind, len(note)) + note
 
 
 def _percent(text: str) -> bytes:

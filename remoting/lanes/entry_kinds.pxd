@@ -16,6 +16,7 @@ cdef enum EntryToLoop:
     CALL
     CALL_CLOSED
     CALL_ENDED
+    CALL_ANSWERED
     OF_SINK             # and all higher numbers
 
 cdef enum EntryToLane:

@@ -54,6 +54,8 @@ class Kind(enum.IntEnum):
     """The peer sends no more messages of the call; number: its stream."""
     CALL_ENDED = entry_kinds.CALL_ENDED
     """The peer has cancelled a call that was not answered; number: its stream."""
+    CALL_ANSWERED = entry_kinds.CALL_ANSWERED
+    """A frame has answered a call; number: its stream, data: what the codec says about it."""
     OF_SINK = entry_kinds.OF_SINK
     """The sink's entries have this kind and higher ones."""
 

@@ -3,10 +3,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.base.slices cimport Slice
 from congreve.remoting.lanes.mailbox cimport Mailbox
+from congreve.remoting.wire.byte_text cimport put_i32
 from congreve.remoting.wire.frame cimport Frame, Header
 
 cdef enum:
-    NOTE_MAX = 128              # bytes that a codec may keep of a call
+    PREFIX = 5                  # bytes in front of a message: whether it is compressed, its length
 
 # What clients say about a call beside its message (call.py).
 cdef enum CallField:
@@ -25,8 +26,8 @@ cdef struct Call:
     int32_t stream              # the opaque of its frames
     Slice fields[CALL_FIELDS]   # no data: the client did not send it
     Slice message
-    uint8_t note[NOTE_MAX]      # what read() wants to know in write()
-    int32_t note_length
+    uint8_t kind                # and `note`: what read() wants to know in write()
+    Slice note
 
 
 # What a lane reads of a session. The bytes are of this connection alone.
@@ -38,14 +39,21 @@ cdef struct Http2Session:
     bint finished               # nothing more will be read or written
 
 
+# Writes what is in front of a message.
+cdef inline void put_prefix(uint8_t *out, int64_t length) noexcept nogil:
+    out[0] = 0
+    put_i32(out + 1, <int32_t> length)
+
+
 cdef class CallCodec:
+    cdef ByteBuffer told        # what write() tells the loop about the call
     # Appends the frame that serves the call, with its stream as the opaque; False: it is for the
     # loop, and `frames` is unchanged.
     cdef bint read(self, Call *call, ByteBuffer *frames) noexcept nogil
-    # Appends the message that answers the call, from the frame that answers its own. False without
-    # memory.
+    # Appends the messages that answer the call, with their prefixes, from the frame that answers
+    # its own. False without memory.
     cdef bint write(self, const Call *call, const Frame *frame, const Header *header,
-                    ByteBuffer *message) noexcept nogil
+                    ByteBuffer *messages) noexcept nogil
 
 
 cdef class Http2Sessions:
@@ -60,6 +68,8 @@ cdef class Http2Sessions:
     # Takes whole frames that answer calls. Returns 0 or the errno.
     cdef int answer(self, Http2Session *session, const uint8_t *frames,
                     int64_t length) noexcept nogil
+    # Whether the peer waits for a frame that answers the call.
+    cdef bint awaits(self, const Http2Session *session, int32_t stream) noexcept nogil
     # Takes what the loop replies to a call. Returns 0 or the errno.
     cdef int reply(self, Http2Session *session, int32_t stream, const uint8_t *data,
                    int64_t length) noexcept nogil

@@ -6,17 +6,22 @@ without nghttp2 has this module and no sessions (remoting/http2).
 
 from libc.errno cimport ENOSYS
 
+from congreve.base.byte_buffer cimport release
+
 
 cdef class CallCodec:
     """Makes frames of calls, and messages of the frames that answer; this class leaves all calls to
     the loop.
     """
 
+    def __dealloc__(self):
+        release(&self.told)
+
     cdef bint read(self, Call *call, ByteBuffer *frames) noexcept nogil:
         return False
 
     cdef bint write(self, const Call *call, const Frame *frame, const Header *header,
-                    ByteBuffer *message) noexcept nogil:
+                    ByteBuffer *messages) noexcept nogil:
         return True
 
 
@@ -36,6 +41,9 @@ cdef class Http2Sessions:
     cdef int answer(self, Http2Session *session, const uint8_t *frames,
                     int64_t length) noexcept nogil:
         return ENOSYS
+
+    cdef bint awaits(self, const Http2Session *session, int32_t stream) noexcept nogil:
+        return False
 
     cdef int reply(self, Http2Session *session, int32_t stream, const uint8_t *data,
                    int64_t length) noexcept nogil:

@@ -154,7 +154,7 @@ class Lanes:
             transport.lost(OSError(value, os.strerror(value)) if value else None)
         elif kind in (Kind.WRITABLE, Kind.UNWRITABLE):
             transport.writable(kind == Kind.WRITABLE)
-        elif kind in (Kind.CALL, Kind.CALL_CLOSED, Kind.CALL_ENDED):
+        elif kind in (Kind.CALL, Kind.CALL_CLOSED, Kind.CALL_ENDED, Kind.CALL_ANSWERED):
             transport.speaks_http2 = True
             if self._call is not None:
                 self._call(protocol, Kind(kind), data, value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from congreve.broker.grpc.calls import SERVICE
-from congreve.broker.grpc.send_codec import GrpcCodec, frame_of
+from congreve.broker.grpc.codecs.codec import GrpcCodec, frame_of
+from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.remoting.http2.built import http2_refusal
 from congreve.remoting.lanes.mailbox import Mailbox
@@ -13,8 +14,9 @@ from congreve.remoting.lanes.mailbox import Mailbox
 from .parser import Parser
 
 PATH = f"/{SERVICE}/SendMessage"
-CODEC = GrpcCodec(RESERVED_BY_GRPC, template="TBW102", max_body_size=1 << 22)
+CODEC = GrpcCodec(HashedNames(RESERVED_BY_GRPC), template="TBW102", max_body_size=1 << 22)
 MESSAGE_MAX = 64 * 1024
+HANDLE = b"100 1700000000123 30000 0 0 broker-a 3 104 123456"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, DATA, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 1, 0, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
@@ -23,6 +25,11 @@ END_STREAM, END_HEADERS = 1, 4
 def field(number: int, value: bytes) -> bytes:
     """A field of bytes, shorter than 128."""
     return bytes((number << 3 | 2, len(value))) + value
+
+
+def resource(number: int) -> bytes:
+    """A field with a Resource."""
+    return field(number, field(2, b"Name"))
 
 
 def send_request() -> bytes:
@@ -68,9 +75,23 @@ def parsers() -> Iterator[Parser]:
     """All of them; those of HTTP/2 if this build has it."""
     yield Parser(
         "sends of gRPC clients",
-        ("broker/grpc/send_codec.pyx",),
+        ("broker/grpc/codecs/sends.pyx", "broker/grpc/codecs/codec.pyx"),
         lambda data: frame_of(CODEC, PATH, data, 1),
         [send_request()],
+        (),
+    )
+    yield Parser(
+        "acknowledgements of gRPC clients",
+        ("broker/grpc/codecs/settles.pyx",),
+        lambda data: frame_of(CODEC, f"/{SERVICE}/AckMessage", data, 1),
+        [resource(1) + resource(2) + field(3, field(1, b"01") + field(2, HANDLE))],
+        (),
+    )
+    yield Parser(
+        "changes of gRPC clients",
+        ("broker/grpc/codecs/settles.pyx",),
+        lambda data: frame_of(CODEC, f"/{SERVICE}/ChangeInvisibleDuration", data, 1),
+        [resource(1) + resource(2) + field(3, HANDLE) + field(4, b"\x08\x07")],
         (),
     )
     if http2_refusal() is None:

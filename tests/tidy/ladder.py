@@ -142,6 +142,7 @@ _ROOMS = {
         managers
         serving
         repair
+        grpc.codecs
         grpc replication
         admin metrics registration
         assembly

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 from remoting.http2.built import needs_http2
 
 from ..guarded import SECRET

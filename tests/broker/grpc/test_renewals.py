@@ -16,7 +16,7 @@ from harness.eventually import eventually
 from congreve.base.clock import ManualClock
 from congreve.broker.broker import Broker
 from congreve.broker.grpc import renewals
-from congreve.broker.grpc.codes import Code
+from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.renewals import RENEWED_MAX_MS, RENEWED_MS, Renewals
 from congreve.broker.pop.service import Pops
 from congreve.engine.pop.in_flight import InFlight, PopWindow

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc.calls import SERVICE, GrpcCall
-from congreve.broker.grpc.codes import Code, code_of
+from congreve.broker.grpc.codecs.codec import SEND_KIND, GrpcCodec, frame_of, messages_of
+from congreve.broker.grpc.codecs.codes import Code, code_of
+from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.send import SendRules, bucket_of, java_hash
-from congreve.broker.grpc.send_codec import GrpcCodec, frame_of, message_of
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.records.message.property_codec import decode_properties
@@ -28,7 +29,9 @@ PATH = f"/{SERVICE}/SendMessage"
 STREAM = 7
 MAX_BODY = 4 << 20
 
-CODEC = GrpcCodec(RESERVED_BY_GRPC | SYSTEM_TOPICS, template="TBW102", max_body_size=MAX_BODY)
+CODEC = GrpcCodec(
+    HashedNames(RESERVED_BY_GRPC | SYSTEM_TOPICS), template="TBW102", max_body_size=MAX_BODY
+)
 P = Protos()
 CLOCK = Clock()
 RULES = SendRules(TopicConfigManager(BrokerConfig(), CLOCK), CLOCK, max_body_size=MAX_BODY)
@@ -166,7 +169,8 @@ def test_an_answer_has_the_offset_and_the_ids(note: bytes, offset: int, handle: 
         fields["recallHandle"] = handle
     request = RemotingCommand(code=310, opaque=STREAM, serialize_type=SerializeType.ROCKETMQ)
     frame = request.reply(ResponseCode.SUCCESS, None, fields).encode()
-    response = P.SendMessageResponse.FromString(message_of(CODEC, frame, note))
+    (message,) = messages_of(CODEC, frame, SEND_KIND, note)
+    response = P.SendMessageResponse.FromString(message)
     assert (response.status.code, response.status.message) == (Code.OK, "OK")
     (entry,) = response.entries
     assert entry == P.SendResultEntry(
@@ -183,7 +187,8 @@ def test_an_answer_has_the_offset_and_the_ids(note: bytes, offset: int, handle: 
 def test_a_refusal_has_its_code_and_remark(code: int, remark: str | None) -> None:
     request = RemotingCommand(code=310, opaque=STREAM, serialize_type=SerializeType.ROCKETMQ)
     frame = request.reply(code, remark).encode()
-    response = P.SendMessageResponse.FromString(message_of(CODEC, frame, b"id"))
+    (message,) = messages_of(CODEC, frame, SEND_KIND, b"id")
+    response = P.SendMessageResponse.FromString(message)
     assert response.status.code == code_of(code)
     if code:
         assert not response.entries

@@ -1,14 +1,18 @@
-from collections.abc import Iterable
 from typing import final
 
-from congreve.broker.grpc.call_accounts import CallAccounts
+from congreve.broker.grpc.codecs.call_accounts import CallAccounts
+from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.remoting.lanes.http2 import CallCodec
+
+SEND_KIND: int
+ACK_KIND: int
+CHANGE_KIND: int
 
 @final
 class GrpcCodec(CallCodec):
     def __init__(
         self,
-        reserved: Iterable[str],
+        reserved: HashedNames,
         *,
         template: str,
         max_body_size: int,
@@ -16,4 +20,4 @@ class GrpcCodec(CallCodec):
     ) -> None: ...
 
 def frame_of(codec: GrpcCodec, path: str, message: bytes, stream: int) -> bytes | None: ...
-def message_of(codec: GrpcCodec, frame: bytes, note: bytes) -> bytes: ...
+def messages_of(codec: GrpcCodec, frame: bytes, kind: int, note: bytes) -> list[bytes]: ...

@@ -73,3 +73,13 @@ cpdef int32_t code_of(int32_t remoting) noexcept nogil:
     if remoting == 2300:                        # MESSAGE_TYPE_CONFLICT
         return 40014
     return 50001
+
+
+cpdef int32_t code_of_settling(int32_t remoting) noexcept nogil:
+    """The same for the answer to an acknowledgement, or to a change of the invisible time: clients
+    repeat without end what was refused with another code than INVALID_RECEIPT_HANDLE.
+    """
+    # MESSAGE_ILLEGAL, NO_MESSAGE, TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST
+    if remoting == 13 or remoting == 208 or remoting == 17 or remoting == 26:
+        return 40013
+    return code_of(remoting)

@@ -6,12 +6,23 @@ frame that answers becomes a SendMessageResponse.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
 
-from congreve.base.byte_buffer cimport make_room, release
-from congreve.base.slices cimport Scratch, slice_of
-from congreve.broker.grpc.codes cimport OK, code_of
-from congreve.records.byte_compare cimport is_text
+from congreve.base.byte_buffer cimport make_room
+from congreve.base.slices cimport slice_of
+from congreve.broker.grpc.codecs.call_text cimport (
+    is_blank,
+    is_plain,
+    is_topic,
+    natural,
+    put_status,
+    put_text,
+    read_name,
+    read_time,
+    remark_of,
+    status_size,
+    value_of,
+)
+from congreve.broker.grpc.codecs.codes cimport OK, code_of
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
     BORN_HOST,
@@ -24,12 +35,10 @@ from congreve.records.message.properties cimport (
     put_name,
     put_next_name,
 )
-from congreve.remoting.lanes.http2 cimport NOTE_MAX, CallField
+from congreve.remoting.lanes.http2 cimport PREFIX, put_prefix
 from congreve.remoting.wire.byte_text cimport put, put_decimal, put_i16, put_i32
 from congreve.remoting.wire.fast_headers cimport SEND_MESSAGE_V2
-from congreve.remoting.wire.frame cimport FRAME_HEAD, FRAME_WHOLE, next_frame, put_frame_head
-from congreve.remoting.wire.frame cimport HEADER_OK, decode_header
-from congreve.remoting.wire.json_text cimport is_utf8
+from congreve.remoting.wire.frame cimport FRAME_HEAD, put_frame_head
 from congreve.remoting.wire.protobuf cimport (
     BYTES,
     VARINT,
@@ -42,11 +51,10 @@ from congreve.remoting.wire.protobuf cimport (
 )
 
 cdef enum:
-    TOPIC_MAX = 127             # characters of a topic's name
+    ID_MAX = 128                # bytes of a message's id
     USER_PROPERTIES_MAX = 128
     PROPERTIES_MAX = 16 * 1024  # bytes of user properties, tag and keys
     FRAME_MORE = 1024           # bytes of a frame beside those of the message, and of the topic
-    REMARK_MAX = 1024           # bytes of a remark that a client gets
     ANSWER_MORE = 256
     VERSION = 401
     LANGUAGE_OTHER = 7
@@ -55,60 +63,6 @@ cdef enum:
     NORMAL = 1
     IDENTITY = 1
     GZIP = 2
-
-
-cdef int64_t LAST_SECOND = <int64_t> 253402300799     # of the year 9999
-
-
-cdef bint is_plain(Slice text) noexcept nogil:
-    """Whether it is UTF-8 without control characters."""
-    cdef int32_t i
-    cdef uint8_t byte
-    for i in range(text.length):
-        byte = text.data[i]
-        if byte < 0x20 or byte == 0x7F:
-            return False
-        if byte == 0xC2 and i + 1 < text.length and text.data[i + 1] < 0xA0:
-            return False
-    return is_utf8(text.data, text.length)
-
-
-cdef bint is_blank(Slice text) noexcept nogil:
-    """Whether it may be only white space; a text that is not ASCII may be, too."""
-    cdef int32_t i
-    for i in range(text.length):
-        if 0x20 < text.data[i] < 0x7F:
-            return False
-    return True
-
-
-cdef bint is_topic(Slice name) noexcept nogil:
-    """Whether it is the name of an ordinary topic of a user."""
-    cdef int32_t i
-    cdef uint8_t sign
-    if not 0 < name.length <= TOPIC_MAX:
-        return False
-    for i in range(name.length):
-        sign = name.data[i]
-        if not (
-            c"a" <= sign <= c"z" or c"A" <= sign <= c"Z" or c"0" <= sign <= c"9" or sign == c"-"
-            or sign == c"_"
-        ):
-            return False
-    return True
-
-
-cdef inline uint64_t hash_of(Slice name) noexcept nogil:
-    """Equal for equal names."""
-    cdef uint64_t found = <uint64_t> name.length
-    cdef int32_t i
-    for i in range(name.length):
-        found = found * 31 + name.data[i]
-    return found % (64 * RESERVED_WORDS)
-
-
-cdef inline uint8_t *put_text(uint8_t *out, Slice text) noexcept nogil:
-    return put(out, <const char *> text.data, text.length)
 
 
 cdef inline uint8_t *put_field(uint8_t *out, const char *name, Slice value) noexcept nogil:
@@ -134,27 +88,8 @@ cdef inline uint8_t *put_number_field(uint8_t *out, const char *name,
     return put_field(out, name, value)
 
 
-cdef bint read_time(Slice bytes, int64_t *ms) noexcept nogil:
-    """A google.protobuf.Timestamp; False for a time before 1970."""
-    cdef const uint8_t *at = bytes.data
-    cdef const uint8_t *end = at + bytes.length
-    cdef int64_t seconds = 0
-    cdef int64_t nanos = 0
-    cdef ProtoField field
-    while at < end:
-        at = read_field(at, end, &field)
-        if at == NULL:
-            return False
-        if field.wire_type == VARINT and field.number == 1:
-            seconds = <int64_t> field.value
-        elif field.wire_type == VARINT and field.number == 2:
-            nanos = <int64_t> field.value
-    ms[0] = seconds * 1000 + nanos // 1_000_000
-    return 0 <= seconds <= LAST_SECOND and 0 <= nanos < 1_000_000_000
-
-
 @cython.final
-cdef class GrpcCodec(CallCodec):
+cdef class SendCodec:
     """Sends of gRPC clients (RocketMQ 5: SendMessageActivity, GrpcValidator).
 
     `reserved` are the names of properties and topics that need the rules in Python, as larger
@@ -162,35 +97,20 @@ cdef class GrpcCodec(CallCodec):
     message creates. `accounts` is None without access control.
     """
 
-    def __init__(self, reserved not None, *, str template not None, int64_t max_body_size,
-                 CallAccounts accounts=None):
-        cdef uint64_t hashed
+    def __init__(self, HashedNames reserved not None, *, str template not None,
+                 int64_t max_body_size, CallAccounts accounts=None):
+        self.reserved = reserved
         self.template_bytes = template.encode()
         self.template = slice_of(self.template_bytes)
         self.max_body_size = max_body_size
         self.accounts = accounts
-        for name in reserved:
-            encoded = name.encode()
-            hashed = hash_of(slice_of(encoded))
-            self.reserved[hashed // 64] |= <uint64_t> 1 << hashed % 64
-
-    cdef bint is_reserved(self, Slice name) noexcept nogil:
-        """Whether it is one of the reserved names, or, seldom, another one."""
-        cdef uint64_t hashed = hash_of(name)
-        return self.reserved[hashed // 64] >> hashed % 64 & 1
 
     # --- from a call to a frame
 
     cdef bint read(self, Call *call, ByteBuffer *frames) noexcept nogil:
         cdef SentMessage message
         cdef uint8_t *out
-        cdef Slice path = call.fields[<int> CallField.PATH]
-        if not is_text(path.data, path.length,
-                       b"/apache.rocketmq.v2.MessagingService/SendMessage"):
-            return False
-        if not call.fields[<int> CallField.CLIENT_ID].length:
-            return False
-        if not self.read_request(call.message, &message) or message.id.length > NOTE_MAX:
+        if not self.read_request(call.message, &message) or message.id.length > ID_MAX:
             return False
         message.access_key.length = 0
         if self.accounts is not None and not self.accounts.admit_producer(
@@ -202,8 +122,7 @@ cdef class GrpcCodec(CallCodec):
             + message.access_key.length + FRAME_MORE
         ):
             return False
-        memcpy(call.note, message.id.data, message.id.length)
-        call.note_length = message.id.length
+        call.note = message.id
         out = self.put_frame(frames.data + frames.used, call.stream, &message)
         frames.used = out - frames.data
         return True
@@ -259,16 +178,9 @@ cdef class GrpcCodec(CallCodec):
             return False
         if message.body.data == NULL or not 0 < message.body.length <= self.max_body_size:
             return False
-        at, end = resource.data, resource.data + resource.length
-        while at < end:
-            at = read_field(at, end, &field)
-            if at == NULL:
-                return False
-            if field.number == 2 and field.wire_type == BYTES:
-                message.topic = field.bytes
         return (
-            message.topic.data != NULL and is_topic(message.topic)
-            and not self.is_reserved(message.topic) and self.read_system(message)
+            read_name(resource, &message.topic) and is_topic(message.topic)
+            and not self.reserved.may_have(message.topic) and self.read_system(message)
             and message.user_properties <= USER_PROPERTIES_MAX
             and message.text_bytes <= PROPERTIES_MAX
         )
@@ -293,7 +205,7 @@ cdef class GrpcCodec(CallCodec):
         message.text_bytes += name.length + value.length
         return (
             name.length > 0 and value.length > 0 and is_plain(name[0]) and is_plain(value[0])
-            and not self.is_reserved(name[0])
+            and not self.reserved.may_have(name[0])
         )
 
     cdef bint read_system(self, SentMessage *message) noexcept nogil:
@@ -418,38 +330,28 @@ cdef class GrpcCodec(CallCodec):
     # --- from the frame that answers to the call's message
 
     cdef bint write(self, const Call *call, const Frame *frame, const Header *header,
-                    ByteBuffer *message) noexcept nogil:
-        cdef Slice id, handle, remark
-        cdef int64_t offset = 0
-        cdef int32_t i
+                    ByteBuffer *messages) noexcept nogil:
+        cdef Slice remark
+        cdef Slice handle = value_of(header, b"recallHandle")
+        cdef int64_t offset = natural(value_of(header, b"queueOffset"))
         cdef int32_t code = code_of(header.code)
+        cdef uint8_t *begin
         cdef uint8_t *out
-        id.data, id.length = <const uint8_t *> call.note, call.note_length
-        handle.length = 0
-        for i in range(header.count):
-            if is_text(header.fields[i].key.data, header.fields[i].key.length, b"queueOffset"):
-                offset = natural(header.fields[i].value)
-            elif is_text(header.fields[i].key.data, header.fields[i].key.length, b"recallHandle"):
-                handle = header.fields[i].value
         if code == OK:
             remark.data, remark.length = <const uint8_t *> b"OK", 2
-        elif header.remark.data == NULL:
-            remark.data, remark.length = NULL, 0
         else:
-            remark = header.remark
-            remark.length = min(remark.length, <int32_t> REMARK_MAX)
-            while remark.length and header.remark.length > remark.length and (
-                header.remark.data[remark.length] & 0xC0 == 0x80
-            ):
-                remark.length -= 1      # not inside of a character
+            remark = remark_of(header)
         if not make_room(
-            message, message.used + 2 * remark.length + 2 * id.length + handle.length + ANSWER_MORE
+            messages,
+            messages.used + 2 * remark.length + 2 * call.note.length + handle.length + ANSWER_MORE,
         ):
             return False
-        out = put_status(message.data + message.used, 1, code, remark)
+        begin = messages.data + messages.used + PREFIX
+        out = put_status(begin, 1, code, remark)
         if code == OK:
-            out = put_entry(out, code, remark, id, offset, handle)
-        message.used = out - message.data
+            out = put_entry(out, code, remark, call.note, offset, handle)
+        put_prefix(begin - PREFIX, out - begin)
+        messages.used = out - messages.data
         return True
 
 
@@ -459,26 +361,6 @@ cdef bint has_bar(Slice text) noexcept nogil:
         if text.data[i] == c"|":
             return True
     return False
-
-
-cdef int64_t natural(Slice digits) noexcept nogil:
-    cdef int64_t found = 0
-    cdef int32_t i
-    for i in range(digits.length):
-        found = found * 10 + digits.data[i] - c"0"
-    return found
-
-
-cdef inline int64_t status_size(int32_t code, Slice text) noexcept nogil:
-    return 1 + varint_size(code) + (
-        1 + varint_size(text.length) + text.length if text.length else 0
-    )
-
-
-cdef uint8_t *put_status(uint8_t *out, int32_t field, int32_t code, Slice text) noexcept nogil:
-    out = put_bytes_head(out, field, status_size(code, text))
-    out = put_number(out, 1, code)
-    return put_bytes(out, 2, text.data, text.length) if text.length else out
 
 
 cdef uint8_t *put_entry(uint8_t *out, int32_t code, Slice text, Slice id, int64_t offset,
@@ -496,50 +378,3 @@ cdef uint8_t *put_entry(uint8_t *out, int32_t code, Slice text, Slice id, int64_
     if offset:
         out = put_number(out, 4, <uint64_t> offset)
     return put_bytes(out, 5, handle.data, handle.length) if handle.length else out
-
-
-# --- for tests
-
-def frame_of(GrpcCodec codec not None, str path, bytes message not None, int stream):
-    """The frame of a call, or None if the loop serves it."""
-    cdef Call call
-    cdef ByteBuffer frames
-    cdef int field
-    cdef bytes encoded = path.encode()
-    frames.data = NULL
-    frames.at = frames.used = frames.size = 0
-    for field in range(<int> CallField.CALL_FIELDS):
-        call.fields[field].data = NULL
-        call.fields[field].length = 0
-    call.fields[<int> CallField.PATH] = slice_of(encoded)
-    call.fields[<int> CallField.CLIENT_ID] = slice_of(encoded)
-    call.stream, call.message = stream, slice_of(message)
-    try:
-        return frames.data[:frames.used] if codec.read(&call, &frames) else None
-    finally:
-        release(&frames)
-
-
-def message_of(GrpcCodec codec not None, bytes frame not None, bytes note not None):
-    """The message of the call that a frame answers."""
-    cdef Call call
-    cdef ByteBuffer message
-    cdef Frame found
-    cdef Header header
-    cdef Scratch none
-    none.data = NULL
-    none.capacity = none.used = 0
-    message.data = NULL
-    message.at = message.used = message.size = 0
-    call.note_length = <int32_t> len(note)
-    memcpy(call.note, <const uint8_t *> note, len(note))
-    if next_frame(frame, len(frame), &found) != FRAME_WHOLE or (
-        decode_header(&found, &none, &header) != HEADER_OK
-    ):
-        raise ValueError("not a frame with a binary header")
-    try:
-        if not codec.write(&call, &found, &header, &message):
-            raise MemoryError()
-        return message.data[:message.used]
-    finally:
-        release(&message)

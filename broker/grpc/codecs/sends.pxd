@@ -1,14 +1,11 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.base.byte_buffer cimport ByteBuffer
 from congreve.base.slices cimport Slice
-from congreve.broker.grpc.call_accounts cimport CallAccounts
-from congreve.remoting.lanes.http2 cimport Call, CallCodec
+from congreve.broker.grpc.codecs.call_accounts cimport CallAccounts
+from congreve.broker.grpc.codecs.hashed_names cimport HashedNames
+from congreve.remoting.lanes.http2 cimport Call
 from congreve.remoting.wire.frame cimport Frame, Header
-
-cdef enum:
-    RESERVED_WORDS = 64         # of 64 bits
-
 
 # One message of a SendMessageRequest.
 cdef struct SentMessage:
@@ -27,14 +24,18 @@ cdef struct SentMessage:
     int32_t user_properties
 
 
-cdef class GrpcCodec(CallCodec):
+cdef class SendCodec:
     cdef bytes template_bytes
     cdef Slice template
     cdef int64_t max_body_size
     cdef CallAccounts accounts  # None without access control
-    cdef uint64_t[RESERVED_WORDS] reserved      # hashes of names that users may not set
+    cdef HashedNames reserved   # what users may not set
 
-    cdef bint is_reserved(self, Slice name) noexcept nogil
+    # The parts of a CallCodec.
+    cdef bint read(self, Call *call, ByteBuffer *frames) noexcept nogil
+    cdef bint write(self, const Call *call, const Frame *frame, const Header *header,
+                    ByteBuffer *messages) noexcept nogil
+
     cdef bint read_request(self, Slice request, SentMessage *message) noexcept nogil
     cdef bint read_message(self, Slice bytes, SentMessage *message) noexcept nogil
     cdef bint read_property(self, Slice entry, SentMessage *message, Slice *name,

@@ -6,3 +6,5 @@ cdef enum:
 
 # The Code for a code of remoting.
 cpdef int32_t code_of(int32_t remoting) noexcept nogil
+# The same for the answer to an acknowledgement, or to a change of the invisible time.
+cpdef int32_t code_of_settling(int32_t remoting) noexcept nogil

@@ -1,0 +1,1 @@
+# No Python names: compiled code uses settles.pxd.
