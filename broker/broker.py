@@ -77,13 +77,14 @@ class Broker(Lifecycle):
             exported_topics=self._beside.exported_topics if archive else None,
         )
         self.managers = Managers(self.config, self.store, self._clock, monotonic)
-        self._ports = Ports(self.config, self.managers)
+        self.ports = Ports(self.config, self.managers)
+        """Where clients connect to."""
         self._access = Access(
             self.config,
             self._config_path,
             self.store,
             self._clock,
-            self._ports.guard.peer_log,
+            self.ports.guard.peer_log,
             self._accounts_changed,
         )
         if self._access.control is not None:
@@ -103,11 +104,9 @@ class Broker(Lifecycle):
             note_master=self.replication.note_master,
         )
         self._paths: MessagePaths | None = None
-        self._monitors = Monitors(
-            self.config, self.managers, self._ports.guard, self._access.quotas
-        )
+        self._monitors = Monitors(self.config, self.managers, self.ports.guard, self._access.quotas)
         self._started = False
-        self._housekeeping = Housekeeping(self.config, self.managers, self._ports)
+        self._housekeeping = Housekeeping(self.config, self.managers, self.ports)
         self._periodic = (
             *self._housekeeping.periodic(),
             *self._access.periodic(),
@@ -142,7 +141,7 @@ class Broker(Lifecycle):
         """Open the store, listen and register; when a step fails, undo all of them."""
         if self._started:
             raise BrokerError("a broker can start only once: create a new Broker with its config")
-        self._ports.check()
+        self.ports.check()
         self._beside.check()
         self._started = True
         self.store.on_shown = Coalesced(self._shown)
@@ -168,9 +167,9 @@ class Broker(Lifecycle):
                 slow=self._monitors.slow,
             )
             state = self.replication.state
-            runtime_info = runtime_info_of(self.managers, self._paths, self._ports.guard, state)
+            runtime_info = runtime_info_of(self.managers, self._paths, self.ports.guard, state)
             handlers = self._handlers(self._paths, runtime_info)
-            await self._ports.listen(
+            await self.ports.listen(
                 self._paths, handlers, self._access.control, compiled=self._access.is_compiled
             )
             await self.replication.start()
@@ -194,7 +193,7 @@ class Broker(Lifecycle):
             periodic.stop()
         self._beside.end()
         await self._registration.stop()
-        await self._ports.stop()
+        await self.ports.stop()
         await self.replication.stop()
         await self.managers.stop()
         await self._beside.stop()

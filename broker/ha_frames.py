@@ -10,6 +10,12 @@ On a second connection, between brokers of ours, either end asks the other for r
 
 slave -> master   i64 REPAIR, a login as above, i64 REPAIR again
 master -> slave   i64 REPAIR, i32 version; then as in broker/repair/frames.py
+
+For each connection of a client to a member that was the master of an elected group:
+
+slave -> master   i64 REPAIR, a login as above, i64 HAND_OVER, the client's address: u8 4 or 16,
+                  16 bytes that begin with it, u16 port
+master -> slave   i64 HAND_OVER, i32 version; then the client's requests, and the answers to them
 """
 
 from struct import Struct
@@ -37,3 +43,10 @@ REPAIR = REPORT.pack(_REPAIR)
 """A slave's first bytes on a connection for repairs; an earlier version closes it."""
 REPAIR_ACCEPTED = HEADER.pack(_REPAIR, 1)
 """A master's answer."""
+_HAND_OVER = -0x48414E444F564552
+HAND_OVER = REPORT.pack(_HAND_OVER)
+"""In place of the second REPAIR: a client's requests will follow."""
+HAND_OVER_ACCEPTED = HEADER.pack(_HAND_OVER, 1)
+"""A master's answer."""
+CLIENT = Struct(">B16sH")
+"""The address of a client, behind HAND_OVER."""

@@ -1,5 +1,6 @@
 """The ports on which a broker serves clients."""
 
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class Ports:
             paths.leave_to_handlers(1 + len(listeners))
             listeners[_VIP] = config.bind_address, config.listen_port - VIP_DISTANCE
         if not compiled:
-            paths.leave_to_handlers(*range(1 + len(listeners)))
+            paths.leave_to_handlers(*range(2 + len(listeners)))  # and of those adopted
         vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
         self.server = RemotingServer(
             handlers,
@@ -103,6 +104,49 @@ class Ports:
         """Wait until every lane has finished what it was doing."""
         if self.server is not None:
             await self.server.lanes_passed()
+
+    def adopt(self, peer: socket.socket, client: tuple[str, int]) -> None:
+        """Serve an open socket as the connection of a client; it is the broker's then.
+
+        Raises ConnectionError unless the broker serves clients.
+        """
+        if self.server is None:
+            raise ConnectionError("this broker serves no clients")
+        self.server.adopt(peer, client)
+
+    async def hold(self) -> None:
+        """Take no more requests: they wait in their connections. Those that wait here for messages
+        are answered, and calls of gRPC end."""
+        if self.server is None or self._paths is None:
+            return
+        await self.server.hold()
+        self._paths.recheck_pulls()
+        for connection in tuple(self.server.connections):
+            if connection.speaks_http2:
+                connection.close()
+        await self.lanes_passed()
+
+    @property
+    def unanswered(self) -> int:
+        """Requests at work, and answers that wait for the disk or for slaves."""
+        if self.server is None or self._paths is None:
+            return 0
+        at_work = sum(connection.at_work for connection in self.server.connections)
+        return at_work + self._paths.waiting()[0]
+
+    async def leave(self) -> RemotingServer | None:
+        """Give away the server with its connections, which are held; stop() leaves it alone.
+
+        All that comes goes to the event loop. Another broker may listen at the same ports.
+        """
+        server, self.server = self.server, None
+        if server is None or self._paths is None:
+            return None
+        self._paths.leave_to_handlers(*range(len(server.ports) + 1))
+        self._paths.dismiss_pulls()
+        await server.lanes_passed()
+        server.leave_addresses()
+        return server
 
     async def stop(self) -> None:
         """Answer the pulls that wait, and close all connections. Idempotent."""

@@ -41,6 +41,7 @@ from congreve.broker.election.member import (
 )
 from congreve.broker.election.replication import ElectionReplication, Role
 from congreve.broker.election.requests import note_replacement, note_request
+from congreve.broker.hand_over.old_master import HandOver
 from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
 from congreve.engine.errors import StoreError
@@ -54,7 +55,7 @@ TEND_S = 0.05
 """How often a master looks whether the in-sync set should change, in seconds."""
 RETRY_S = 0.5
 """The pause after a call to the coordination service that failed."""
-SETTLE_S = 1.0
+SETTLE_S = 2.0
 """How long a master that leaves waits for slaves to get its last messages, in seconds."""
 LOOK_S = 0.005
 LEAVES = "this broker hands its group to another member: send again, to the new master"
@@ -104,6 +105,7 @@ class ElectedBroker(Lifecycle):
         self._cut_at: int | None = None
         self._changed = asyncio.Event()
         self._tasks: list[BackgroundTask] = []
+        self._hand_over: HandOver | None = None  # after the last transfer
         self._log = LimitedLog(logger)
         self._why = ""
         self._known = Knowledge(newest_epoch=-1, claimed=0, has_messages=False)
@@ -151,6 +153,7 @@ class ElectedBroker(Lifecycle):
         tasks, self._tasks = self._tasks, []
         await stop_all(tasks)
         leads = self._member.term is not None
+        await self._end_hand_over()
         await self._stop_broker()
         await self._leave_mark()
         self._member.end_term()
@@ -275,6 +278,7 @@ class ElectedBroker(Lifecycle):
         self._member.begin_term(term, sent_at)
         await self._stop_broker()
         await self._start_broker("SYNC_MASTER", 0, term, self._known.end)
+        self._lead_to(state.master)
         logger.warning(
             "member %d is the master of %s in epoch %d",
             *(self.config.broker_id, self.config.broker_name, state.epoch),
@@ -283,21 +287,57 @@ class ElectedBroker(Lifecycle):
 
     async def _release(self) -> None:
         if self._member.term is not None:
-            await self._hand_over()
+            await self._leave()
         await self._run_slave()
         await self._coordinator.resign()
 
-    async def _hand_over(self) -> None:
-        """Let another member be the master, with every message that is acknowledged here."""
+    async def _leave(self) -> None:
+        """Let another member be the master, with every message that is acknowledged here.
+
+        The requests that clients send from now on wait in their connections, for the new master.
+        """
         state, broker = self._state, self.broker
-        fence = None if broker is None else self._fence_of(broker)
-        if broker is not None and fence is not None:
-            broker.store.health.set_role(LEAVES)
-            until = self._clock() + SETTLE_S
-            while not fence.is_settled and self._lease.held and self._clock() < until:
-                await asyncio.sleep(LOOK_S)
         note_request(self.config, None if state is None else state.request, "leaves")
-        await self._give_up()
+        fence = None if broker is None else self._fence_of(broker)
+        if broker is None or fence is None:
+            await self._give_up()
+            return
+        await self._end_hand_over()
+        await broker.ports.hold()
+        until = self._clock() + SETTLE_S
+        await self._wait(lambda: not broker.ports.unanswered, until)
+        broker.store.health.set_role(LEAVES)
+        await self._wait(lambda: fence.is_settled, until)
+        self._member.end_term()
+        fence.close()
+        await self._resign()  # before the store is closed: the next master need not wait for that
+        server = await broker.ports.leave()
+        if server is not None:
+            self._hand_over = HandOver(server, broker.replication.connector)
+            self._hand_over.start()
+        await self._stop_broker()
+        self._state = None
+
+    async def _wait(self, condition: Callable[[], bool], until: float) -> None:
+        """Wait for it, at most as long as this member may acknowledge messages."""
+        while not condition() and self._lease.held and self._clock() < until:
+            await asyncio.sleep(LOOK_S)
+
+    async def _end_hand_over(self) -> None:
+        hand_over, self._hand_over = self._hand_over, None
+        if hand_over is not None:
+            await hand_over.stop()
+
+    def _handed_on(self) -> tuple[int, int] | None:
+        hand_over = self._hand_over
+        if hand_over is None or hand_over.is_over:
+            return None
+        return hand_over.handed_on, int(hand_over.quiet_s * 1000)
+
+    def _lead_to(self, master: Master | None) -> None:
+        """Hand requests on to this master."""
+        if self._hand_over is not None and master is not None:
+            self._hand_over.lead_to(master.ha_address)
 
     async def _follow(self, master: Master | None) -> None:
         await self._run_slave()
@@ -315,6 +355,7 @@ class ElectedBroker(Lifecycle):
         assert self.broker is not None
         assert isinstance(self.broker.replication, ElectionReplication)
         self.broker.replication.follow(master)
+        self._lead_to(master)
 
     def _damaged_at(self) -> int | None:
         """The offset of the first damaged record that the start found; None if there is none."""
@@ -338,6 +379,7 @@ class ElectedBroker(Lifecycle):
             diverged=self._note_diverged,
             term=term,
             end=end,
+            handed_on=self._handed_on,
         )
         broker = Broker(
             config,
@@ -345,6 +387,8 @@ class ElectedBroker(Lifecycle):
             replication=partial(ElectionReplication, in_role),
             archive=self._archive,
         )
+        assert isinstance(broker.replication, ElectionReplication)
+        broker.replication.adopt = broker.ports.adopt
         await broker.start()
         self.broker = broker
         self.ready.set()
@@ -365,11 +409,14 @@ class ElectedBroker(Lifecycle):
         """Let another member take over: this one cannot run in its role."""
         self._member.end_term()
         await self._stop_broker()
+        await self._resign()
+        self._state = None
+
+    async def _resign(self) -> None:
         try:
             await self._coordinator.resign()
         except CoordinatorError as error:
             self._log.warning("the lease expires by itself: %s", error)
-        self._state = None
 
     def _note_diverged(self, common_end: int) -> None:
         self._cut_at = common_end

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.master_link import ElectedSlave
 from congreve.broker.election.slave_link import AutoSwitchService
+from congreve.broker.hand_over.new_master import HandedOn
 from congreve.broker.managers import Managers
 from congreve.broker.metadata.offsets import OFFSET_MAX
 from congreve.broker.replication.ha_service import HAService
@@ -42,7 +44,8 @@ class Role(NamedTuple):
     """The role in which a member's broker starts.
 
     `term` is that of a master, whose log reached to `end` when it was elected, None for a slave.
-    `diverged` gets the offset at which a slave's store has to be cut.
+    `diverged` gets the offset at which a slave's store has to be cut. `handed_on` is what
+    ElectionState has of the last transfer away from this member, while clients need that.
     """
 
     member: int
@@ -52,6 +55,7 @@ class Role(NamedTuple):
     diverged: Callable[[int], None]
     term: InSyncSet | None = None
     end: int = 0
+    handed_on: Callable[[], tuple[int, int] | None] = lambda: None
 
 
 class ElectionReplication(Replication):
@@ -79,6 +83,9 @@ class ElectionReplication(Replication):
         self._shown = self._noted = 0  # the confirmed offset, and what its file has
         self._noting = Periodic(NOTE_S, self._note_confirmed)
         self._looking: Periodic | None = None
+        self.adopt: Callable[[socket.socket, tuple[str, int]], None] | None = None
+        """Serves a client's connection that the last master hands on. Raises ConnectionError."""
+        self._handed_on = HandedOn(self._adopt, self.repair.accept)
         self._writing = threading.Lock()
         self._log = LimitedLog(logger)
 
@@ -164,6 +171,7 @@ class ElectionReplication(Replication):
         self._noting.stop()
         if self._looking is not None:
             self._looking.stop()
+        self._handed_on.stop()
         await super().stop()
         await self._note_confirmed()
 
@@ -189,7 +197,14 @@ class ElectionReplication(Replication):
         lease_ms = 0 if fence is None else int(role.lease.left_s * 1000)
         epochs = tuple((each.number, each.start) for each in role.epochs.epochs.entries)
         election = ElectionState(role.member, epochs, in_sync, lease_ms)
+        if (found := role.handed_on()) is not None:
+            election = election._replace(handed_on=found[0], quiet_ms=found[1])
         return super().state()._replace(election=election)
+
+    def _adopt(self, peer: socket.socket, client: tuple[str, int]) -> None:
+        if self.adopt is None:
+            raise ConnectionError("this broker serves no clients")
+        self.adopt(peer, client)
 
     def follow(self, master: Master | None) -> None:
         """Follow this master, or none."""
@@ -226,7 +241,7 @@ class ElectionReplication(Replication):
             *(self._store, settings, self._login),
             fence=self.fence,
             epochs=epochs,
-            repair=self.repair.accept,
+            repair=self._handed_on.accept,
         )
 
     def _new_slave(

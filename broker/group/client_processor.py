@@ -121,6 +121,8 @@ class ClientManageProcessor:
         )
         if not connection.closed:
             self._members.ids.hear(client)
+        if self._config.election.ha_mode != "classic":
+            connection.heartbeat = request  # for the next master
         full: list[TableFullError] = []
         changed = not data.heartbeat_fingerprint
         for consumer in data.consumer_data_set:
@@ -234,3 +236,8 @@ def _check_names(data: HeartbeatData) -> None:
             f"a client id of {len(data.client_id)} characters and a group name of {group_max}: "
             f"use at most {CLIENT_ID_MAX} and {GROUP_NAME_MAX}",
         )
+
+
+def is_heartbeat(request: RemotingCommand) -> bool:
+    """Whether the request only says that a client is there."""
+    return request.code == RequestCode.HEART_BEAT

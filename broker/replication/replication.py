@@ -146,12 +146,9 @@ class Replication:
             loop.call_soon_threadsafe(self._notify, queues)
 
         self._client = RemotingClient(before_request=self._sign, ssl=self._ssl)
-        login = self._login if self._config.replication.login else None
-        self._slave = self._new_slave(settings, self._client, arrived, login)
+        self._slave = self._new_slave(settings, self._client, arrived, self._own_login)
         self._slave.start()
-        self._repair_link = RepairLink(
-            self._slave, self._requests, HaConnector(settings.client_ssl, login), self.repair
-        )
+        self._repair_link = RepairLink(self._slave, self._requests, self.connector(), self.repair)
         self._repair_link.start()
         self._tables = SlaveSynchronize(
             self._managers.metadata,
@@ -164,6 +161,14 @@ class Replication:
         )
         self._synchronize = Periodic(SYNCHRONIZE_S, self._follow_tables)
         self._synchronize.start()
+
+    def connector(self) -> HaConnector:
+        """What connects to another broker's HA port, and logs in there."""
+        return HaConnector(self._settings.client_ssl, self._own_login)
+
+    @property
+    def _own_login(self) -> HaLogin | None:
+        return self._login if self._config.replication.login else None
 
     async def _follow_tables(self) -> None:
         """Copy the master's tables, and again at each change if the master says when."""

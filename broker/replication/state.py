@@ -21,13 +21,16 @@ class ElectionState(NamedTuple):
     """The election's state at a member (RocketMQ 5: EpochEntryCache, SyncStateSet).
 
     `epochs` are pairs of a number and the physical offset where it begins. A master also has the
-    in-sync set, and for how long its lease lasts without a renewal.
+    in-sync set, and for how long its lease lasts without a renewal. One that was the master has the
+    number of requests that it has handed on to the new one since, and the time without any.
     """
 
     member: int
     epochs: tuple[tuple[int, int], ...]
     in_sync: tuple[int, ...] = ()
     lease_ms: int = 0
+    handed_on: int | None = None
+    quiet_ms: int = 0
 
     @property
     def epoch(self) -> int:
@@ -83,8 +86,11 @@ class ReplicationState(NamedTuple):
         if election is None:
             return {}
         in_sync = ",".join(map(str, election.in_sync))
+        handed_on = election.handed_on
         return {
             "haMember": election.member,
             "haEpoch": election.epoch,
+            **({} if handed_on is None else {"haHandedOn": handed_on}),
+            **({} if handed_on is None else {"haQuietMillis": election.quiet_ms}),
             **({"haInSync": in_sync, "haLeaseMillis": election.lease_ms} if in_sync else {}),
         }

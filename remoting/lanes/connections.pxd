@@ -107,6 +107,10 @@ cdef class ConnectionTable:
     cdef LaneConnection *find(self, int64_t id) noexcept nogil
     # Accepts a connection of a listening socket; NULL and errno if there is none, or no memory.
     cdef LaneConnection *accept(self, int listener, int64_t now_ms) noexcept nogil
+    # Takes an open socket that does not block, whose bytes are frames, with the address of its
+    # client; closes it and returns NULL without memory.
+    cdef LaneConnection *adopt(self, int fd, const uint8_t *address, int32_t length, int32_t port,
+                               int64_t now_ms) noexcept nogil
     cdef LaneConnection *free_place(self) noexcept nogil
     # Looks at the first byte of an undecided connection, and begins a session if it is encrypted.
     cdef Opening open(self, LaneConnection *connection, int64_t now_ms) noexcept nogil

@@ -82,7 +82,15 @@ cdef class ConnectionTable:
         cdef int fd = sockets.accept_peer(listener, address, &length, &port)
         if fd < 0:
             return NULL
-        connection = self.free_place()
+        connection = self.adopt(fd, address, length, port, now_ms)
+        if connection != NULL:
+            connection.undecided = self.tls is not None
+            connection.unframed = self.http2 is not None
+        return connection
+
+    cdef LaneConnection *adopt(self, int fd, const uint8_t *address, int32_t length, int32_t port,
+                               int64_t now_ms) noexcept nogil:
+        cdef LaneConnection *connection = self.free_place()
         if connection == NULL:
             sockets.close_fd(fd)
             return NULL
@@ -92,11 +100,10 @@ cdef class ConnectionTable:
         connection.fd = fd
         connection.port = port
         connection.address_length = length
-        memcpy(connection.address, address, sizeof(address))
+        memcpy(connection.address, address, length)
         connection.active_ms = connection.accepted_ms = now_ms
         connection.opened_ms = 0
-        connection.undecided = self.tls is not None
-        connection.unframed = self.http2 is not None
+        connection.undecided = connection.unframed = False
         connection.mark = 0
         store_relaxed(&connection.received, 0)
         connection.of_sink = NULL

@@ -31,5 +31,6 @@ cdef enum EntryToLane:
     ROOM                # the loop's mailbox has room again
     FENCE
     STOP_LISTENING
+    ADOPT
     STOP
     TO_SINK             # and all higher numbers

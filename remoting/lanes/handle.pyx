@@ -142,6 +142,16 @@ cdef class LaneHandle:
         """Ask for a FENCED entry, which follows all entries about the lane's current work."""
         self.to_lane.post(entry_kinds.FENCE, -1, NULL, 0, number, True)
 
+    def adopt(self, int descriptor, bytes peer not None, int32_t listener):
+        """Serve an open socket, which belongs to the lane from now on. Its bytes are frames.
+
+        `peer` is the client's packed address and its port in two bytes. Raises MemoryError.
+        """
+        if not self.to_lane.post(
+            entry_kinds.ADOPT, listener, peer, len(peer), descriptor, True
+        ):
+            raise MemoryError("no memory for an entry to a lane")
+
     def stop_listening(self):
         """Stop accepting connections."""
         self.post(entry_kinds.STOP_LISTENING, -1)

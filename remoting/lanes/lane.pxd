@@ -69,6 +69,8 @@ cdef class Lane:
     cdef void serve_connection(self, LaneConnection *connection, uint32_t events) noexcept nogil
     cdef int sleep_ms(self, int wanted) noexcept nogil
     cdef void accept_all(self, int32_t listener) noexcept nogil
+    cdef void begin(self, LaneConnection *connection, int32_t listener) noexcept nogil
+    cdef void adopt(self, const MailboxEntry *entry) noexcept nogil
     cdef bint decide(self, LaneConnection *connection) noexcept nogil
     cdef bint hand_over(self, LaneConnection *connection) noexcept nogil
     cdef void read(self, LaneConnection *connection) noexcept nogil

@@ -60,6 +60,7 @@ cdef enum:
     UNTOLD_MAX = 16             # connections that the loop need not know of yet
     ENTRIES_MAX = 256
     CHECK_MS = 250
+    PORT_SIZE = 2               # bytes of the port behind the address of an adopted connection
 
 # Ids in epoll of the descriptors that are not connections.
 cdef uint64_t MAILBOX = <uint64_t> 1 << 62
@@ -227,14 +228,27 @@ cdef class Lane:
                 if errno != EAGAIN and errno != EINTR:
                     self.listeners.listen(False)  # no descriptor, or no memory
                 return
-            connection.events = sockets.EPOLLIN
-            connection.listener = listener
-            connection.told = False
-            self.connections += 1
-            self.untold += 1
+            self.begin(connection, listener)
             if self.untold > UNTOLD_MAX:
                 self.tell_opened(connection)
-            sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
+
+    cdef void begin(self, LaneConnection *connection, int32_t listener) noexcept nogil:
+        connection.events = sockets.EPOLLIN
+        connection.listener = listener
+        connection.told = False
+        self.connections += 1
+        self.untold += 1
+        sockets.epoll_read(self.epoll, connection.fd, <uint64_t> connection.id)
+
+    cdef void adopt(self, const MailboxEntry *entry) noexcept nogil:
+        cdef int32_t length = <int32_t> entry.size - PORT_SIZE
+        cdef int32_t port = entry.data[length] << 8 | entry.data[length + 1]
+        cdef LaneConnection *connection = self.table.adopt(
+            entry.number, entry.data, length, port, self.now_ms
+        )
+        if connection != NULL:
+            self.begin(connection, <int32_t> entry.connection)
+            self.tell_opened(connection)
 
     cdef void tell_opened(self, LaneConnection *connection) noexcept nogil:
         """Let the loop know of the connection: when bytes come, or at the next check.
@@ -487,6 +501,8 @@ cdef class Lane:
             self.listeners.listen(False)
             self.may_listen = False
             self.leave_http2()
+        elif entry.kind == entry_kinds.ADOPT:
+            self.adopt(entry)
         elif entry.kind == entry_kinds.ROOM:
             for place in range(self.table.places):
                 connection = self.table.at(place)

@@ -52,6 +52,7 @@ class Lanes:
         self._transports: dict[tuple[LaneHandle, int], tuple[LaneTransport, FrameProtocol]] = {}
         self._threads: list[threading.Thread] = []
         self._fences = count()
+        self._adopted = count()
         self._fenced: dict[int, tuple[set[LaneHandle], asyncio.Future[None]]] = {}
 
     def start(self) -> None:
@@ -67,6 +68,15 @@ class Lanes:
         """Ask the lanes to accept no more connections."""
         for lane in self.lanes:
             lane.handle.stop_listening()
+
+    def adopt(self, descriptor: int, peer: tuple[str, int], listener: int) -> None:
+        """Serve an open socket of frames as a connection of this peer to a listener.
+
+        It is closed by its lane.
+        """
+        lane = self.lanes[next(self._adopted) % len(self.lanes)]
+        address = ip_address(peer[0]).packed
+        lane.handle.adopt(descriptor, address + peer[1].to_bytes(2, "big"), listener)
 
     def stop(self) -> None:
         """Stop the threads, and close the remaining connections."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from congreve.remoting.lanes.handle import LaneHandle
 
@@ -54,6 +54,10 @@ class LaneTransport(asyncio.Transport):
         """Give the connection to its protocol."""
         self._protocol = protocol
         protocol.connection_made(self)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give all that comes from now on to another protocol, a FrameProtocol."""
+        self._protocol = cast(FrameProtocol, protocol)
 
     # --- mailbox entries of the lane
 

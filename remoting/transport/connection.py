@@ -25,7 +25,7 @@ from congreve.remoting.transport.frame_reader import FrameReader
 from congreve.remoting.transport.pending_requests import PendingRequests
 
 if TYPE_CHECKING:
-    from congreve.remoting.lanes.transport import LaneTransport
+    from congreve.remoting.lanes.transport import FrameProtocol, LaneTransport
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_before_request",
         "_close_callback",
         "_dispatcher",
+        "_holds",
         "_kept_bytes",
         "_limits",
         "_loop",
@@ -75,6 +76,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         "_writable",
         "aborted",
         "closed",
+        "heartbeat",
         "listener",
         "peer",
         "peer_bytes",
@@ -107,8 +109,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self._outgoing: list[bytes] = []
         self._writable: asyncio.Event | None = None
         self._rest_timer: asyncio.TimerHandle | None = None
+        self._holds = False
         self.closed = False
         self.aborted = False
+        self.heartbeat: RemotingCommand | None = None
+        """The peer's last one, where another server may have to get it."""
         self.listener = ""
         """The name of the listener that has accepted it; empty: the main one."""
         self.peer: tuple[str, int] = ("unknown", 0)
@@ -140,6 +145,8 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         self.peer_bytes = address + self.peer[1].to_bytes(4, "big")
         if not self._on_open(self):
             self._transport.abort()
+        elif self._holds:
+            self._pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed:
@@ -191,6 +198,24 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self._pause_reading()
             self._rest_timer = self._loop.call_later(seconds, self._end_rest)
 
+    def hold(self) -> None:
+        """Read no more; what the peer sends waits for leave_to()."""
+        self._holds = True
+        self._pause_reading()
+
+    def leave_to(self, protocol: "FrameProtocol") -> asyncio.Transport:
+        """Give what the peer sends to another protocol; the transport, which is paused.
+
+        The other protocol tells this one when the connection has ended. Raises
+        ConnectionLostError if it has already.
+        """
+        transport = self._transport
+        if self.closed or transport is None or transport.is_closing():
+            raise ConnectionLostError(f"{self}: the connection has ended")
+        self.hold()
+        transport.set_protocol(cast(asyncio.BaseProtocol, protocol))
+        return transport
+
     def _end_rest(self) -> None:
         self._rest_timer = None
         self._resume_reading()
@@ -204,7 +229,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
     def _resume_reading(self) -> None:
         if self._writable is not None or self._transport is None or self._transport.is_closing():
             return
-        if self._rest_timer is not None:
+        if self._rest_timer is not None or self._holds:
             return
         limits = self._limits
         if not self.reading_paused or len(self._tasks) * 2 > limits.unanswered_requests:
@@ -422,6 +447,11 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
             self.connection_lost(None)
         else:
             self._transport.abort()
+
+    @property
+    def at_work(self) -> int:
+        """The peer's requests whose handlers run."""
+        return len(self._tasks)
 
     async def finish(self) -> None:
         """Wait for the handlers that still run."""

@@ -25,7 +25,10 @@ from congreve.remoting.transport.guard import LOOK_S, ConnectionGuard
 from congreve.remoting.transport.tls_front import TlsFront
 from congreve.remoting.wire.frame import FRAME_MAX
 
-__all__ = ["Handler", "RemotingServer", "ServerLimits"]
+__all__ = ["ADOPTED", "Handler", "RemotingServer", "ServerLimits"]
+
+ADOPTED = "adopted"
+"""The listener of connections that another server has accepted."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +83,7 @@ class RemotingServer:
         self.ports = {"": port}
         """The port of each listener, by name; that of the main one is empty."""
         self._addresses = {"": (host, port), **(listeners or {})}
-        self._names = list(self._addresses)
+        self._names = [*self._addresses, ADOPTED]
         self.connections: set[Connection] = set()
         self.guard = guard or ConnectionGuard()
         self.handlers = handlers
@@ -103,6 +106,7 @@ class RemotingServer:
         in_each_child(self._close_sockets)
         self._lanes: Lanes | None = None
         self._look: asyncio.TimerHandle | None = None
+        self._holds = False
         self._all_closed = asyncio.Event()
 
     @property
@@ -142,7 +146,7 @@ class RemotingServer:
     def _start_lanes(self, listening: ExitStack) -> None:
         limits, shared = self._limits, self.guard.limits
         sockets: list[list[socket.socket]] = []
-        for name in self._names:
+        for name in self._addresses:
             sockets.append(self._bind(name, len(self._lane_sinks)))
             for each in sockets[-1]:
                 listening.enter_context(each)
@@ -211,6 +215,35 @@ class RemotingServer:
         if self._front is not None:
             await self._front.stop(self._limits.stop_s)
 
+    def adopt(self, peer: socket.socket, client: tuple[str, int]) -> None:
+        """Serve an open socket of plain frames as the connection of a client; it is the server's
+        then.
+
+        Its listener is ADOPTED, which has the handlers of the main one. Raises ConnectionError
+        unless the server takes connections.
+        """
+        if self._listening is None or self._lanes is None or self._holds:
+            raise ConnectionError("the server takes no connections")
+        self._lanes.adopt(peer.detach(), client, self._names.index(ADOPTED))
+
+    async def hold(self) -> None:
+        """Accept no more connections, and take no more requests: they wait in their connections.
+
+        Those that were taken are answered as usual.
+        """
+        if self._lanes is None:
+            return
+        self._lanes.stop_listening()
+        self._holds = True
+        for connection in self.connections:
+            connection.hold()
+        await self.lanes_passed()
+
+    def leave_addresses(self) -> None:
+        """Let another server listen at the same addresses; `on_close` is called no more."""
+        self._on_close = None
+        self._close_sockets()
+
     async def lanes_passed(self) -> None:
         """Wait until no lane uses entries of shared tables that it looked up before this call."""
         if self._lanes is not None:
@@ -247,6 +280,8 @@ class RemotingServer:
             note_kept=self.guard.note_kept,
         )
         connection.listener = listener
+        if self._holds:
+            connection.hold()
         self.connections.add(connection)
         self.guard.connections.add(connection)
         return connection

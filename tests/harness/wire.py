@@ -56,6 +56,12 @@ class Wire:
         """Close the connection."""
         self._socket.close()
 
+    @property
+    def local(self) -> tuple[str, int]:
+        """The address of this end."""
+        name: tuple[str, int] = self._socket.getsockname()[:2]
+        return name
+
     def set_timeout(self, seconds: float) -> None:
         """Wait that long for a frame from now on, then raise TimeoutError."""
         self._socket.settimeout(seconds)

@@ -14,6 +14,7 @@ from congreve.broker.election.frames import (
     from_master,
     from_slave,
 )
+from congreve.broker.hand_over.greeting import client_frame, client_in
 from congreve.broker.repair.frames import WHOLE, Fetch, Fetched, frame_in
 from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.recovery.scan import LogScanner
@@ -48,6 +49,12 @@ def parsers() -> Iterator[Parser]:
             Fetch(500, 900, NamedRecord(300, 200, 7, 1_700_000_000_000)).encode(),
             Fetched(500, WHOLE, 400).encode(),
         ],
+    )
+    yield Parser(
+        "addresses of clients in a hand-over",
+        ("broker/hand_over/greeting.py",),
+        client_in,
+        [client_frame(("127.0.0.1", 10911)), client_frame(("2001:db8::7", 1))],
     )
     yield Parser(
         "file of epochs",

@@ -144,6 +144,7 @@ _ROOMS = {
         repair
         grpc.codecs
         grpc replication
+        hand_over
         admin metrics registration
         assembly
         broker

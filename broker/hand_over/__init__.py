@@ -1,0 +1,1 @@
+"""After a transfer the old master hands clients' requests on to the new one."""
