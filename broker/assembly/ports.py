@@ -161,7 +161,10 @@ class Ports:
         from congreve.broker.grpc.door import GrpcDoor
 
         managers = self._managers
-        return GrpcDoor(self._config, managers.metadata, managers.pops, managers.clock, control)
+        announced = parse_addresses(self._config.advertised_listeners)
+        return GrpcDoor(
+            self._config, managers.metadata, managers.pops, managers.clock, control, announced
+        )
 
     def _connection_closed(self, connection: Connection) -> None:
         if self._grpc is not None:

@@ -156,13 +156,14 @@ class GrpcCalls:
     """Serves calls by their paths, and forgets them with their connections.
 
     A client gets a status in its response for whatever is wrong with the request, and a status of
-    gRPC for what is wrong with the call (RocketMQ 5: GrpcMessagingApplication, ResponseWriter).
+    gRPC for what is wrong with the call. `methods` has the paths as keys.
+    (RocketMQ 5: GrpcMessagingApplication, ResponseWriter.)
     """
 
     def __init__(self, methods: Mapping[str, Unary | Streaming], admit: Admits) -> None:
         self._admit = admit
         self._jobs = BackgroundJobs("a call of gRPC", logger)
-        self._methods = {f"/{SERVICE}/{name}": method for name, method in methods.items()}
+        self._methods = methods
         self._open: dict[Connection, dict[int, tuple[GrpcCall, Streaming | Unary]]] = {}
 
     @property

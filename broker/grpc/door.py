@@ -1,19 +1,21 @@
 """What serves gRPC clients of a broker: the codec of its lanes and the calls of its loop."""
 
 import logging
+from collections.abc import Mapping
 
 from congreve.base.clock import Clock
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc import access
-from congreve.broker.grpc.calls import GrpcCalls, Needs, Serve, Streaming, Unary
+from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.codecs.call_accounts import CallAccounts
 from congreve.broker.grpc.codecs.codec import GrpcCodec
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
+from congreve.broker.grpc.reflection import Reflection
 from congreve.broker.grpc.renewals import Renewals
 from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
@@ -42,6 +44,7 @@ MESSAGE_MORE = 64 * 1024
 class GrpcDoor:
     """The calls of gRPC that one broker serves; `control` is None without accounts.
 
+    `announced` has the addresses for clients of further listeners, by name.
     (RocketMQ 5: ProxyStartup.)
     """
 
@@ -51,7 +54,8 @@ class GrpcDoor:
         metadata: Metadata,
         pops: Pops,
         clock: Clock,
-        control: AccessControl | None = None,
+        control: AccessControl | None,
+        announced: Mapping[str, str],
     ) -> None:
         self._config = config
         self._control = control
@@ -61,7 +65,7 @@ class GrpcDoor:
         accounts = None if control is None else lambda: control.accounts
         admit = access.CallAccess(accounts, LimitedLog(logger)).admit
         protos = Protos()
-        route = Route(config, metadata, protos)
+        route = Route(config, metadata, protos, announced)
         self.sessions = ClientSessions(config, metadata.groups, protos, admit)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
         sending = Sending(rules, protos)
@@ -83,12 +87,14 @@ class GrpcDoor:
             ("ForwardMessageToDeadLetterQueue", settling.forward, access.consume_needs),
         )
         methods: dict[str, Unary | Streaming] = {
-            name: Unary(
+            f"/{SERVICE}/{name}": Unary(
                 getattr(protos, name + "Request"), getattr(protos, name + "Response"), serve, needs
             )
             for name, serve, needs in unary
         }
-        methods["Telemetry"] = Streaming(self.sessions.command, self.sessions.ended)
+        methods[f"/{SERVICE}/Telemetry"] = Streaming(self.sessions.command, self.sessions.ended)
+        reflection = Reflection(protos)
+        methods |= dict.fromkeys(reflection.paths, Streaming(reflection.serve, reflection.ended))
         self.calls = GrpcCalls(methods, admit)
 
     def lane_sessions(self) -> Http2Sessions:

@@ -19,15 +19,22 @@ class Protos:
     def __init__(self) -> None:
         data = Path(__file__).with_name(_DESCRIPTORS).read_bytes()
         found = descriptor_pb2.FileDescriptorSet.FromString(data)
-        pool = descriptor_pool.DescriptorPool()
+        self.pool = descriptor_pool.DescriptorPool()
         for file in found.file:
-            pool.AddSerializedFile(file.SerializeToString())
+            self.pool.AddSerializedFile(file.SerializeToString())
+        self.services = [
+            f"{file.package}.{service.name}" for file in found.file for service in file.service
+        ]
         self._classes = message_factory.GetMessageClassesForFiles(
-            [file.name for file in found.file], pool
+            [file.name for file in found.file], self.pool
         )
+
+    def of(self, package: str, name: str) -> Any:
+        """The class of a message of any package. Raises KeyError."""
+        return self._classes[f"{package}.{name}"]
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self._classes[f"{PACKAGE}.{name}"]
+            return self.of(PACKAGE, name)
         except KeyError:
             raise AttributeError(name) from None

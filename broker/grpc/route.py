@@ -1,6 +1,6 @@
 """QueryRoute and QueryAssignment: where a topic's queues are (RocketMQ 5: RouteActivity)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -32,10 +32,16 @@ _TYPES = {
 
 
 class Route:
-    """Routes of this broker's topics (RocketMQ 5: RouteActivity, LocalTopicRouteService)."""
+    """Routes of this broker's topics; `announced` has addresses for clients of listeners, by name.
 
-    def __init__(self, config: BrokerConfig, metadata: Metadata, protos: Any) -> None:
+    (RocketMQ 5: RouteActivity, LocalTopicRouteService.)
+    """
+
+    def __init__(
+        self, config: BrokerConfig, metadata: Metadata, protos: Any, announced: Mapping[str, str]
+    ) -> None:
         self._config = config
+        self._announced = announced
         self._topics = metadata.topics
         self._groups = metadata.groups
         self._protos = protos
@@ -86,9 +92,12 @@ class Route:
         return response
 
     def endpoints(self, call: GrpcCall) -> Any:
-        """The address for the caller: the one that it has used already."""
+        """The address for the caller: the one of its listener, or that it has used already."""
+        address = self._announced.get(call.connection.listener)
+        if address is None:
+            address = call.fields.get(CallField.AUTHORITY, "")
         try:
-            host, port = host_port(call.fields.get(CallField.AUTHORITY, ""))
+            host, port = host_port(address)
         except HeaderError:
             host, port = self._config.broker_ip1, self._config.grpc_port
         host = host.strip("[]")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from congreve.broker.accounts.account_table import AccountTable
+from congreve.broker.grpc.access import Authorization
 from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.codecs.call_accounts import CallAccounts, producer_of
 from congreve.broker.grpc.codecs.codec import GrpcCodec, frame_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
+from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.transactions import TransactionId
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.remoting.http2.built import http2_refusal
 from congreve.remoting.lanes.mailbox import Mailbox
+from congreve.remoting.signatures.hmac_sha1 import load_sha1
 
 from .parser import Parser
 
@@ -71,6 +77,14 @@ def sessions() -> Iterator[bytes]:
     yield PREFACE + settings + frame(PING, 0, 0, bytes(8)) + frame(WINDOW_UPDATE, 0, 0, b"\0\0\1\0")
 
 
+def both_read(header: bytes) -> None:
+    """Read a signature by compiled code and by the rules."""
+    sha1 = load_sha1()
+    assert sha1 is not None
+    producer_of(CallAccounts(AccountTable(sha1)), header, b"now", b"Topic")
+    Authorization.read(header.decode("utf-8", "replace"))
+
+
 def parsers() -> Iterator[Parser]:
     """All of them; those of HTTP/2 if this build has it."""
     yield Parser(
@@ -93,6 +107,20 @@ def parsers() -> Iterator[Parser]:
         lambda data: frame_of(CODEC, f"/{SERVICE}/ChangeInvisibleDuration", data, 1),
         [resource(1) + resource(2) + field(3, HANDLE) + field(4, b"\x08\x07")],
         (),
+    )
+    yield Parser(
+        "the header `authorization`",
+        ("broker/grpc/access.py", "broker/grpc/codecs/call_accounts.pyx"),
+        both_read,
+        [b"MQv2-HMAC-SHA1 Credential=a-key/region, SignedHeaders=x-mq-date-time, Signature=0a1b"],
+        (CallRefusedError,),
+    )
+    yield Parser(
+        "the id of a transaction",
+        ("broker/grpc/transactions.py",),
+        lambda data: TransactionId.decode(data.decode("utf-8", "replace")),
+        [b"0000000000000ABC0000000000000007"],
+        (CallRefusedError,),
     )
     if http2_refusal() is None:
         from congreve.remoting.http2.sessions import NgHttp2Sessions, exchange

@@ -1,4 +1,4 @@
-"""The descriptors of RocketMQ 5's protocol, of its .proto files: ``python -m tidy.protos``."""
+"""The descriptors of RocketMQ 5's protocol and of reflection: ``python -m tidy.protos``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / "broker/grpc"
 DESCRIPTORS = FOLDER / "rocketmq_v2.binpb"
-SERVICE = "apache/rocketmq/v2/service.proto"
+FILES = ("apache/rocketmq/v2/service.proto", "grpc/reflection/v1/reflection.proto")
 
 
 def compiled() -> bytes:
@@ -19,7 +19,7 @@ def compiled() -> bytes:
         subprocess.run(
             [
                 *(sys.executable, "-m", "grpc_tools.protoc", f"-I{FOLDER / 'protos'}"),
-                *("--include_imports", f"--descriptor_set_out={out}", SERVICE),
+                *("--include_imports", f"--descriptor_set_out={out}", *FILES),
             ],
             check=True,
         )

@@ -20,6 +20,7 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_parts import TlsConfig
 from congreve.broker.errors import BrokerError
+from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.engine.config import StoreConfig
 from congreve.records.record import decode_record
@@ -200,6 +201,57 @@ def test_the_route_names_the_address_that_the_client_has_used(tmp_path: Path) ->
         assert made.call("QueryRoute", request).status.code == Code.TOPIC_NOT_FOUND
         request.topic.name = "TBW102"
         assert made.call("QueryRoute", request).status.code == Code.ILLEGAL_TOPIC
+
+
+def test_issues_742_8304_9604_a_route_has_the_announced_address_of_its_listener(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    outside = {"listeners": f"out=127.0.0.1:{port}", "advertised_listeners": "out=mq.example:443"}
+    with serving(tmp_path, **outside) as (broker, made), client(port) as other:
+        request = made.protos.QueryRouteRequest(topic=made.protos.Resource(name="Normal"))
+        of_used = address_in(made.call("QueryRoute", request))
+        assert of_used == (1, "127.0.0.1", broker.config.grpc_port)
+        assert address_in(other.call("QueryRoute", request)) == (3, "mq.example", 443)
+
+
+def address_in(route: Any) -> tuple[int, str, int]:
+    endpoints = route.message_queues[0].broker.endpoints
+    (address,) = endpoints.addresses
+    return endpoints.scheme, address.host, address.port
+
+
+def test_tools_ask_for_the_services_and_their_messages(tmp_path: Path) -> None:
+    with serving(tmp_path) as (broker, made):
+        package = "grpc.reflection.v1"
+        request = made.protos.of(package, "ServerReflectionRequest")
+        response = made.protos.of(package, "ServerReflectionResponse")
+        with grpc.insecure_channel(f"127.0.0.1:{broker.config.grpc_port}") as channel:
+            for name in (package, package + "alpha"):
+                asked = (
+                    request(list_services=""),
+                    request(file_containing_symbol=SERVICE),
+                    request(file_by_filename="apache/rocketmq/v2/definition.proto"),
+                    request(file_containing_symbol="absent.Service"),
+                    request(host="here"),
+                )
+                services, of_service, of_name, absent, nothing = channel.stream_stream(
+                    f"/{name}.ServerReflection/ServerReflectionInfo",
+                    request_serializer=request.SerializeToString,
+                    response_deserializer=response.FromString,
+                )(iter(asked), timeout=20)
+                assert [each.name for each in services.list_services_response.service] == [
+                    SERVICE,
+                    "grpc.reflection.v1.ServerReflection",
+                ]
+                files = of_service.file_descriptor_response.file_descriptor_proto
+                assert b"google/protobuf/duration.proto" in b"".join(files)
+                assert b"SendMessageRequest" in files[0]
+                assert of_name.file_descriptor_response.file_descriptor_proto
+                assert absent.error_response.error_code == 5
+                assert (nothing.valid_host, nothing.error_response.error_code) == ("here", 12)
+        assert not broker._ports._grpc.calls.open_calls  # type: ignore[union-attr]
 
 
 def test_settings_come_back_and_again_and_end_with_the_stream(tmp_path: Path) -> None:
