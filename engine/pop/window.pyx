@@ -284,8 +284,9 @@ cdef void settle_out(DueHeap *heap, Window *window, Out *out, int64_t slot) noex
         free_chunk(heap, chunk)
         remove_slot(window, slot)
         return
-    while chunk.outs[chunk.first].state == FREE:
-        chunk.first += 1
+    if out == &chunk.outs[chunk.first]:     # another one is not looked at: it may be out of cache
+        while chunk.outs[chunk.first].state == FREE:
+            chunk.first += 1
     if chunk.room > ROOM_MIN and chunk.count * SPARSE <= chunk.room:
         if not merge(heap, window, slot) and not merge(heap, window, slot - 1):
             compact(chunk)

@@ -8,6 +8,7 @@ from congreve.engine.pop.in_flight cimport InFlight
 from congreve.engine.pop.state cimport Window
 from congreve.remoting.wire.fast_headers cimport AckHeader
 from congreve.remoting.wire.frame cimport Frame, Header
+from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 cdef enum:
     NAME_MAX = 1024             # bytes of a window's name
@@ -25,6 +26,7 @@ cdef class LaneAcks:
     cdef uint8_t[NAME_MAX] name
     cdef uint8_t[NAME_MAX] topic
     cdef Slice retry_prefix
+    cdef HeaderDecoder headers  # of take()
 
     # Serves an acknowledgement or a change of the invisible time. False: nothing was done, and
     # Python serves it.

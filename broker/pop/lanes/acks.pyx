@@ -223,13 +223,14 @@ cdef class LaneAcks:
 
     def take(self, bytes frame not None):
         """The answer to a whole frame, for tests; None if Python serves it."""
-        cdef HeaderDecoder headers = HeaderDecoder()
         cdef Frame whole
         cdef Header header
+        if self.headers is None:
+            self.headers = HeaderDecoder()
         self.begin_chunk()
         if (
             next_frame(frame, len(frame), &whole) != FRAME_WHOLE
-            or headers.decode(&whole, &header, NULL) != HEADER_OK
+            or self.headers.decode(&whole, &header, NULL) != HEADER_OK
             or header.code not in (
                 ACK_MESSAGE, BATCH_ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME
             )

@@ -1,0 +1,1 @@
+"""POP beside RocketMQ 5.5."""
