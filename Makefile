@@ -12,8 +12,8 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-pops soak-threads soak-damage bench-spark \
-	clean wheel docs reference audit sbom
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-pops soak-simulation soak-threads soak-damage \
+	bench-spark clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
 
@@ -152,7 +152,7 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-pops soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-pops soak-simulation soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
@@ -168,6 +168,10 @@ soak-states: $(VENV)/.dev
 # CUTS power cuts of disks with a real file system, which need root; writes docs/proof.md.
 soak-cuts: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash:bench $(BIN)/python -m cuts $(or $(CUTS),500)
+
+# HOURS simulated hours of groups under virtual time, in two processes; writes docs/proof.md.
+soak-simulation: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m simulation $(or $(HOURS),1000)
 
 # COUNT histories of clients under faults, for porcupine; writes docs/proof.md.
 soak-histories: $(VENV)/.dev

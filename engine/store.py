@@ -60,14 +60,17 @@ class MessageStore(WritableStore):
         disk_use: Callable[[str], float] = used_share,
         exported_topics: Collection[str] | None = None,
         mark_interval_s: float = INTERVAL_S,
+        threads: bool = True,
     ) -> None:
         """Read and write nothing on disk before start().
 
         `disk_use(folder)` returns the used share of the folder's partition, 0 to 1. Messages of
         `exported_topics` stay until `exported.json` says that tables have them. A durable mark is
-        written about every `mark_interval_s`.
+        written about every `mark_interval_s`. Without `threads` nothing runs beside the caller, as
+        simulations need it: no flush of ASYNC_FLUSH, housekeeping, mark or scrub before close().
         """
         clock = Clock() if clock is None else clock
+        self._threads = threads
         backend = make_backend(config, files) if backend is None else backend
         self.files = files
         """The file layer of all files but the log's segments, which `backend` has."""
@@ -135,14 +138,15 @@ class MessageStore(WritableStore):
         except OSError as error:
             self._retreat()
             raise StoreError(f"cannot open {self.config.root_dir}: {error}") from error
-        self.flush_timer.start()
-        self._housekeeping.start()
-        self._late_checks.start()
-        self._marks.start()
-        self._open = True
         if self.recovery is not None:
             self.scrub.begin_with(self.recovery.damaged_places)
-        self.scrub.start()
+        if self._threads:
+            self.flush_timer.start()
+            self._housekeeping.start()
+            self._late_checks.start()
+            self._marks.start()
+            self.scrub.start()
+        self._open = True
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
     def _load(self, cut_at: int | None) -> None:

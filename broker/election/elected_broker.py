@@ -44,6 +44,7 @@ from congreve.broker.election.requests import note_replacement, note_request
 from congreve.broker.hand_over.old_master import HandOver
 from congreve.broker.pull.archive import OpenArchive
 from congreve.broker.replication.replication import HA_DISTANCE
+from congreve.engine.config import StoreConfig
 from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.background import BackgroundTask, stop_all
@@ -80,8 +81,14 @@ class ElectedBroker(Lifecycle):
         coordinator: Coordinator | None = None,
         clock: Callable[[], float] = boot_time,
         archive: OpenArchive | None = None,
+        make_broker: Callable[..., Broker] = Broker,
+        make_replication: Callable[..., ElectionReplication] = ElectionReplication,
+        make_store: Callable[[StoreConfig], MessageStore] = MessageStore,
     ) -> None:
-        """Raises ConfigError for settings that do not fit an election."""
+        """`make_store` opens a store that has to be cut.
+
+        Raises ConfigError for settings that do not fit an election.
+        """
         check_member(config)
         self.config = config
         self.broker: Broker | None = None
@@ -90,6 +97,9 @@ class ElectedBroker(Lifecycle):
         """Set while a Broker runs in the role that the last decision gave it."""
         self._config_path = config_path
         self._archive = archive
+        self._make_broker = make_broker
+        self._make_replication = make_replication
+        self._make_store = make_store
         self._clock = clock
         ttl = config.election.ha_lease_seconds
         self._lease = MasterLease(ttl, ttl * MARGIN_SHARE, clock)
@@ -381,10 +391,10 @@ class ElectedBroker(Lifecycle):
             end=end,
             handed_on=self._handed_on,
         )
-        broker = Broker(
+        broker = self._make_broker(
             config,
             config_path=self._config_path,
-            replication=partial(ElectionReplication, in_role),
+            replication=partial(self._make_replication, in_role),
             archive=self._archive,
         )
         assert isinstance(broker.replication, ElectionReplication)
@@ -425,7 +435,7 @@ class ElectedBroker(Lifecycle):
     def _cut_store(self, at: int) -> None:
         """End the log where it is still that of the group; the Broker is stopped."""
         logger.warning("member %d cuts its log at %d", self.config.broker_id, at)
-        store = MessageStore(self.config.store)
+        store = self._make_store(self.config.store)
         store.start(cut_at=at)
         store.close()
         self._epochs.save(self._epochs.epochs.cut(at))

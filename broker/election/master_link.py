@@ -51,8 +51,9 @@ class EpochFollower(LogFollower):
         epochs: EpochLog,
         complete: CompleteLog,
         show: Callable[[int], None],
+        clock: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(store, settings, arrived)
+        super().__init__(store, settings, arrived, clock)
         self._epochs = epochs
         self._complete = complete
         self._show = show
@@ -164,7 +165,6 @@ class ElectedSlave(Slave):
         if not await self._copy_tables():
             raise ReplicationError("the master's offsets, topics and groups are not here yet")
         self._peer = peer = await self._connector.connect(master.ha)
-        loop = asyncio.get_running_loop()
         with peer:
             if master != self._find_master():
                 return
@@ -177,7 +177,7 @@ class ElectedSlave(Slave):
             assert isinstance(self._follower, EpochFollower)
             self._follower.expect(handshake.epochs)
             self.following, self.trouble = master, ""
-            await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
+            await self._receive(peer, start)
 
     async def _shake_hands(self, peer: socket.socket) -> MasterHandshake:
         loop = asyncio.get_running_loop()

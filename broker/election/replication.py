@@ -65,6 +65,10 @@ class ElectionReplication(Replication):
     """
 
     only_shown = True
+    service_type: Callable[..., HAService] = AutoSwitchService
+    """Makes the HA port of a master."""
+    slave_type: Callable[..., Slave] = ElectedSlave
+    """Makes the slave."""
 
     def __init__(
         self,
@@ -237,7 +241,7 @@ class ElectionReplication(Replication):
     def _new_service(self, settings: ReplicationSettings) -> HAService:
         assert self.fence is not None, "a master takes its role before it listens"
         epochs = self._role.epochs.epochs
-        return AutoSwitchService(
+        return self.service_type(
             *(self._store, settings, self._login),
             fence=self.fence,
             epochs=epochs,
@@ -251,7 +255,7 @@ class ElectionReplication(Replication):
         arrived: Callable[[set[ConsumeQueue]], None],
         login: HaLogin | None,
     ) -> Slave:
-        return ElectedSlave(
+        return self.slave_type(
             self._store,
             settings,
             self._find_master,

@@ -82,6 +82,7 @@ class HAService:
         self._relays: list[TlsRelay] = []
         self._wake: EventFd | None = None
         self._slaves: SlaveLoop | None = None
+        self._next_look = 0.0
         self._stopping = False
         self._refusals = LimitedLog(logger)
 
@@ -241,20 +242,26 @@ class HAService:
     # --- the thread
 
     def _run(self, slaves: SlaveLoop) -> None:
-        next_look = self._now()
         try:
             while not self._stopping:
-                for slave in slaves.serve(next_look):
-                    self._serve(slave, slaves)
-                self._take_new(slaves)
-                if self._now() >= next_look:
-                    self._look(slaves)
-                    next_look = self._now() + self.tick_s
+                self._turn(slaves, self._next_look)
         finally:
-            for slave in list(slaves.slaves):
-                self._close(slave, slaves)
-            for peer, _ in self._new:
-                peer.close()
+            self._close_all(slaves)
+
+    def _turn(self, slaves: SlaveLoop, until: float) -> None:
+        """Serve what has happened, or happens before `until`."""
+        for slave in slaves.serve(until):
+            self._serve(slave, slaves)
+        self._take_new(slaves)
+        if self._now() >= self._next_look:
+            self._look(slaves)
+            self._next_look = self._now() + self.tick_s
+
+    def _close_all(self, slaves: SlaveLoop) -> None:
+        for slave in list(slaves.slaves):
+            self._close(slave, slaves)
+        for peer, _ in self._new:
+            peer.close()
 
     def _take_new(self, slaves: SlaveLoop) -> None:
         with self._lock:

@@ -33,6 +33,9 @@ cdef double LOOK_S = 0.2         # how often a slave that waits for its disk loo
 cdef class LogFollower:
     """Receives a master's log on the thread that calls follow(), mostly without the GIL.
 
+    A simulation calls begin(), then step() whenever something may have happened, and end(); its
+    `clock` returns the time in ns.
+
     It reports what it has: with SYNC_FLUSH what is on its disk, else what is in its log. It calls
     `arrived` with the watched queues that got entries. It
     disconnects from a master that is silent for haHousekeepingInterval (4.9.4's slave never notices
@@ -65,6 +68,7 @@ cdef class LogFollower:
     cdef int64_t silence_ns
     cdef int64_t heard_ns       # when the master was heard last
     cdef int64_t reported_ns
+    cdef object clock           # None: that of the machine
     cdef int64_t left           # bytes of the frame that have not arrived
     cdef int header_capacity
     cdef int header_used
@@ -72,7 +76,8 @@ cdef class LogFollower:
     cdef uint8_t[HEADER_MAX] unsent     # of a report
     cdef int unsent_size
 
-    def __init__(self, store not None, settings not None, arrived not None):
+    def __init__(self, store not None, settings not None, arrived not None, clock=None):
+        self.clock = clock
         self.receiver, self.store, self.log = LogReceiver(store), store, store.log
         self.arrived = arrived
         self.plain = type(self) is LogFollower
@@ -101,24 +106,42 @@ cdef class LogFollower:
         Raises OSError for a lost connection, ReplicationError for a master that is silent or breaks
         the protocol, StoreError and BackendError if this store cannot take what arrives.
         """
+        if not self.begin(master, start):
+            return
+        try:
+            with nogil:
+                while not self.stopping:
+                    self.turn(self.pause_ms())
+        finally:
+            self.end()
+
+    def begin(self, master not None, int64_t start):
+        """The part of follow() before its loop; False after stop()."""
         master.setblocking(False)
         self.fd = master.fileno()
-        self.heard_ns = monotonic_ns()
+        self.heard_ns = self.now_ns()
         self.header_used = self.unsent_size = 0
         self.left = 0
         if self.sync_flush and not self.is_on_disk():
-            return
+            return False
         if start > self.receiver.received:
             self.receiver.assume_zeros(start - self.receiver.received)
         self.store.backend.follow(self.wake_fd)
         try:
-            with nogil:
-                self.report(start)
-                while not self.stopping:
-                    self.turn()
-        finally:
-            self.store.backend.follow(-1)
-            self.receiver.drop_partial()
+            self.report(start)
+        except BaseException:
+            self.end()
+            raise
+        return True
+
+    def step(self):
+        """One turn of follow()'s loop, which waits for nothing. Raises what follow() raises."""
+        self.turn(0)
+
+    def end(self):
+        """The part of follow() behind its loop."""
+        self.store.backend.follow(-1)
+        self.receiver.drop_partial()
 
     cdef bint is_on_disk(self) except -1:
         """Wait until the log is on disk; False after stop().
@@ -153,10 +176,16 @@ cdef class LogFollower:
 
     # --- the loop
 
-    cdef int turn(self) except -1 nogil:
+    cdef int64_t now_ns(self) except -1 nogil:
+        return monotonic_ns() if self.clock is None else self.ask_clock()
+
+    cdef int64_t ask_clock(self) except -1 with gil:
+        return self.clock()
+
+    cdef int turn(self, int pause_ms) except -1 nogil:
         cdef uint64_t value
         cdef int64_t there, now
-        cdef int ready = stream.readable(self.fd, self.wake_fd, self.pause_ms())
+        cdef int ready = stream.readable(self.fd, self.wake_fd, pause_ms)
         if ready & 2:
             sockets.eventfd_read(self.wake_fd, &value)
         if ready & 1:
@@ -165,7 +194,7 @@ cdef class LogFollower:
                 # A single write is quicker here than on another thread; several continue beside it.
                 self.log.backend.write_here(self.log.max_offset)
         there = self.stored_end() if self.plain else self.ask_have()
-        now = monotonic_ns()
+        now = self.now_ns()
         if there > self.reported or now - self.reported_ns >= self.heartbeat_ns:
             self.report(max(there, self.reported))
         if now - self.heard_ns > self.silence_ns:
@@ -184,10 +213,10 @@ cdef class LogFollower:
     cdef int64_t durable(self) noexcept with gil:
         return self.log.backend.durable_offset  # takes completed writes
 
-    cdef int pause_ms(self) noexcept nogil:
+    cdef int pause_ms(self) except -1 nogil:
         cdef int64_t until = min(self.reported_ns + self.heartbeat_ns,
                                  self.heard_ns + self.silence_ns)
-        return <int> (max(until - monotonic_ns(), <int64_t> 0) // 1_000_000 + 1)
+        return <int> (max(until - self.now_ns(), <int64_t> 0) // 1_000_000 + 1)
 
     cdef int read_all(self) except -1 nogil:
         """Read what has arrived, but report now and then."""
@@ -216,7 +245,7 @@ cdef class LogFollower:
             return False
         if got <= 0:
             self.lost(errno if got < 0 else 0)
-        self.heard_ns = monotonic_ns()
+        self.heard_ns = self.now_ns()
         if wanted:
             self.take(min(got, wanted))
         if got > wanted or not wanted:
@@ -266,7 +295,7 @@ cdef class LogFollower:
             else:
                 self.ask_report(offset)
             self.reported = max(offset, self.log.min_offset)
-            self.reported_ns = monotonic_ns()
+            self.reported_ns = self.now_ns()
         sent = sockets.send(self.fd, self.unsent, self.unsent_size, sockets.MSG_NOSIGNAL)
         if sent < 0 and errno not in (EAGAIN, EINTR):
             self.lost(errno)

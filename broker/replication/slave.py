@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -117,12 +118,16 @@ class Slave:
     async def _follow(self, master: MasterAddress) -> None:
         start = await self._start_at(MasterRequests(self._client, master.broker))
         peer = await self._connector.connect(master.ha)
-        loop = asyncio.get_running_loop()
         with peer:
             await self._connector.log_in(peer)
             logger.warning("this slave follows %s from %d", master.ha, start)
             self.following, self.trouble = master, ""
-            await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
+            await self._receive(peer, start)
+
+    async def _receive(self, peer: socket.socket, start: int) -> None:
+        """Take the master's log until the connection ends, on the thread of this slave."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, self._follower.follow, peer, start)
 
     async def _start_at(self, master: MasterRequests) -> int:
         """Where to begin. Raises ReplicationError for the log of another history."""

@@ -78,8 +78,8 @@ _ROOMS = {
         bus_error write_group
         disk mapping window
         backend
-        fault files mapped measure pages pool uring
-        probe
+        files mapped measure pages pool uring
+        fault probe
         backends
         """,
     "engine": """
