@@ -12,7 +12,7 @@ from congreve.broker.accounts.followed import FollowedAccounts
 from congreve.broker.accounts.gate import Gate
 from congreve.broker.accounts.requests import rules
 from congreve.broker.errors import ConfigError
-from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.clients import Channel, ClientChannel
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.message.topics import NOT_FOR_CONSUMERS
@@ -94,8 +94,13 @@ class AccessControl:
         return self._gate.refusal(request, connection)
 
     def may_check(self, producer: ClientChannel, group: str, topic: str) -> bool:
-        """Whether a member of a producer group may get its checks of transactions with a topic."""
-        needs = topic_need(topic, Perm.PUB), Need(Kind.GROUP, group, Perm.PUB)
+        """Whether a member of a producer group may get its checks of transactions with a topic.
+
+        The group of gRPC clients has the name of the topic.
+        """
+        needs = [topic_need(topic, Perm.PUB)]
+        if group != topic:
+            needs.append(Need(Kind.GROUP, group, Perm.PUB))
         return self._allows(producer.access_key, producer.connection, *needs)
 
     def may_write(self, request: RemotingCommand, connection: Connection, topic: str) -> bool:
@@ -103,7 +108,7 @@ class AccessControl:
         key = request.ext_fields.get(ACCESS_KEY)
         return self._allows(key, connection, topic_need(topic, Perm.PUB))
 
-    def _allows(self, access_key: str | None, connection: Connection, *needs: Need) -> bool:
+    def _allows(self, access_key: str | None, connection: Channel, *needs: Need) -> bool:
         address = connection.peer[0]
         if self.accounts.is_white(address):
             return True

@@ -163,7 +163,13 @@ class Ports:
         managers = self._managers
         announced = parse_addresses(self._config.advertised_listeners)
         return GrpcDoor(
-            self._config, managers.metadata, managers.pops, managers.clock, control, announced
+            self._config,
+            managers.metadata,
+            managers.members,
+            managers.pops,
+            managers.clock,
+            control,
+            announced,
         )
 
     def _connection_closed(self, connection: Connection) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 
 import msgspec
 
-from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.clients import Channel, ClientChannel
 from congreve.records.message import properties
 from congreve.records.message.half_messages import in_real_topic
 from congreve.records.message.message import Record
@@ -20,20 +20,19 @@ from congreve.remoting.messages.headers import (
     CheckTransactionStateRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
 )
-from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 CPP = "CPP"
 
 
-def notify_consumer_ids_changed(group: str, member: Connection) -> None:
+def notify_consumer_ids_changed(group: str, member: Channel) -> None:
     """Notify a member that its group has changed: it rebalances at once."""
     fields = NotifyConsumerIdsChangedRequestHeader(consumer_group=group).fields()
     _push(member, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, b"")
 
 
-def check_transaction_state(producer: Connection, half: Record) -> None:
+def check_transaction_state(producer: Channel, half: Record) -> None:
     """Ask a producer how the transaction of a half message ended; it answers with code 37."""
     unique_key = half.properties.get(properties.UNIQ_KEY)
     header = CheckTransactionStateRequestHeader(
@@ -70,7 +69,7 @@ def list_form(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
     )
 
 
-def _push(connection: Connection, code: int, fields: dict[str, str], body: bytes) -> None:
+def _push(connection: Channel, code: int, fields: dict[str, str], body: bytes) -> None:
     if connection.closed:
         return
     try:

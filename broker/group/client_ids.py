@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from congreve.base.limited_log import LimitedLog
-from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
-from congreve.remoting.transport.connection import Connection
+from congreve.broker.group.clients import CHANNEL_EXPIRED_S, Channel, ClientChannel
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +20,7 @@ KEPT_OF_ACCOUNT = 1_000
 
 class _Owner(msgspec.Struct):
     access_key: str | None
-    connection: Connection
+    connection: Channel
 
 
 class ClientIds:
@@ -36,7 +35,7 @@ class ClientIds:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._owners: dict[str, _Owner] = {}
-        self._of_connection: dict[Connection, dict[str, None]] = {}
+        self._of_connection: dict[Channel, dict[str, None]] = {}
         self._kept: dict[str, dict[str, float]] = {}  # by account: id -> when its connection ended
         self._taken = LimitedLog(logger)
 
@@ -62,7 +61,7 @@ class ClientIds:
             del ids[oldest]
             self._release(oldest, client.connection)
 
-    def find(self, client_id: str) -> Connection | None:
+    def find(self, client_id: str) -> Channel | None:
         """The open connection of the client with this id (findChannel)."""
         owner = self._owners.get(client_id)
         return None if owner is None or owner.connection.closed else owner.connection
@@ -72,7 +71,7 @@ class ClientIds:
         owner = self._owners.get(client.client_id)
         return owner is not None and owner.access_key == client.access_key
 
-    def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
+    def closing_steps(self, connection: Channel) -> Generator[None, None, None]:
         """Release the ids of a closed connection."""
         for client_id in self._of_connection.pop(connection, ()):
             self._release(client_id, connection)
@@ -89,7 +88,7 @@ class ClientIds:
             if not ids:
                 del self._kept[access_key]
 
-    def _release(self, client_id: str, connection: Connection) -> None:
+    def _release(self, client_id: str, connection: Channel) -> None:
         owner = self._owners.get(client_id)
         if owner is None or owner.connection is not connection:
             return  # a later connection of its account has it

@@ -1,14 +1,44 @@
 """A client as its heartbeats describe it (RocketMQ: ClientChannelInfo)."""
 
+from typing import Protocol
+
 import msgspec
 
 from congreve.remoting.messages.admin_bodies import Connection as ConnectionBody
-from congreve.remoting.transport.connection import Connection
+from congreve.remoting.messages.command import RemotingCommand
 
 CHANNEL_EXPIRED_S = 120
 
 CLIENT_ID_MAX = 1024
 """Characters of a client's id; the broker stores one for each connection."""
+
+
+class Channel(Protocol):
+    """What reaches a client: a connection, or the Telemetry of a gRPC client.
+
+    (RocketMQ: io.netty.channel.Channel, 5: GrpcClientChannel.)
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is gone."""
+
+    @property
+    def reading_paused(self) -> bool:
+        """Whether the client does not read what it is sent."""
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The client's address."""
+
+    def close(self) -> None:
+        """End it."""
+
+    def oneway(self, command: RemotingCommand) -> None:
+        """Send a request without an answer. Raises RemotingError."""
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its answer. Raises RemotingError."""
 
 
 class ClientChannel(msgspec.Struct):
@@ -17,7 +47,7 @@ class ClientChannel(msgspec.Struct):
     (RocketMQ: ClientChannelInfo.)
     """
 
-    connection: Connection
+    connection: Channel
     client_id: str
     language: str
     version: int

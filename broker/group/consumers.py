@@ -9,12 +9,11 @@ import msgspec
 from congreve.base.limited_log import LimitedLog
 from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
-from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.clients import Channel, ClientChannel
 from congreve.broker.metadata.subscription import memory_of
 from congreve.records.message.topics import retry_topic
 from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.bodies import ConsumerData
-from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +32,8 @@ class ConsumerGroup(msgspec.Struct):
     consume_from_where: str
     subscriptions: dict[str, SubscriptionData] = {}
     subscription_bytes: int = 0
-    channels: dict[Connection, ClientChannel] = {}
-    retry_readers: set[Connection] = set()
+    channels: dict[Channel, ClientChannel] = {}
+    retry_readers: set[Channel] = set()
     """Those whose members pull the group's retry topic."""
     fingerprint: int = 0
     """The client's hash of the subscriptions, 0 if it sent none (RocketMQ 5: heartbeat v2)."""
@@ -124,7 +123,7 @@ class ConsumerManager:
         self._gone = gone
         self.groups: dict[str, ConsumerGroup] = {}
         self._listeners: list[Notify] = []
-        self._groups_of: dict[Connection, dict[str, None]] = {}
+        self._groups_of: dict[Channel, dict[str, None]] = {}
 
     def listen(self, listener: Notify) -> None:
         """Call `listener` with each group that changes its settings or subscriptions, or ends."""
@@ -167,7 +166,7 @@ class ConsumerManager:
             self._notify(group.name)
         return changed
 
-    def unregister(self, name: str, connection: Connection, notify: bool) -> None:
+    def unregister(self, name: str, connection: Channel, notify: bool) -> None:
         """Remove a client from a group."""
         group = self.groups.get(name)
         if group is None or group.channels.pop(connection, None) is None:
@@ -190,7 +189,7 @@ class ConsumerManager:
         for listener in self._listeners:
             listener(name)
 
-    def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
+    def closing_steps(self, connection: Channel) -> Generator[None, None, None]:
         """Remove the client of a closed connection from all its groups."""
         for name in list(self._groups_of.get(connection, ())):
             self.unregister(name, connection, notify=True)
@@ -218,7 +217,7 @@ class ConsumerManager:
             if self.groups[name].message_model != "BROADCASTING"
         ]
 
-    def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Connection]]:
+    def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Channel]]:
         """Connections whose client sent no heartbeat for that long."""
         limit = self._monotonic() - older_than_s
         expired = set()

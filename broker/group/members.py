@@ -9,7 +9,7 @@ from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.broker_to_client import notify_consumer_ids_changed
 from congreve.broker.group.client_ids import ClientIds
-from congreve.broker.group.clients import CHANNEL_EXPIRED_S, ClientChannel
+from congreve.broker.group.clients import CHANNEL_EXPIRED_S, Channel, ClientChannel
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.group.locks import RebalanceLockManager
 from congreve.broker.group.notifier import GroupNotifier
@@ -19,7 +19,6 @@ from congreve.remoting.loop.background import BackgroundJobs
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import ACCESS_KEY
-from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class Members:
         self._groups = metadata.groups
         self._pieces = pieces
         self._notifier = GroupNotifier(pieces, self.consumers.groups.get)
-        self._closed: deque[Connection] = deque()
+        self._closed: deque[Channel] = deque()
         self._forgets = False  # whether steps run that will see what is closed now
         self._forgetting = BackgroundJobs("removing the clients of closed connections", logger)
 
@@ -61,7 +60,7 @@ class Members:
         await self._notifier.stop()
         await self._forgetting.wait()
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """Remove the clients of this connection.
 
         One task serves all closed connections, because thousands may close at once.

@@ -6,8 +6,7 @@ from collections.abc import Callable, Generator
 from congreve.base.clock import Clock
 from congreve.base.table_limit import TableLimit
 from congreve.broker.config import BrokerConfig
-from congreve.broker.group.clients import ClientChannel
-from congreve.remoting.transport.connection import Connection
+from congreve.broker.group.clients import Channel, ClientChannel
 
 MayCheck = Callable[[ClientChannel, str, str], bool]
 """Member, group, topic."""
@@ -36,8 +35,8 @@ class ProducerManager:
         self._clock = clock
         self._monotonic = monotonic
         self._turn = 0
-        self.groups: dict[str, dict[Connection, ClientChannel]] = {}
-        self._groups_of: dict[Connection, dict[str, None]] = {}
+        self.groups: dict[str, dict[Channel, ClientChannel]] = {}
+        self._groups_of: dict[Channel, dict[str, None]] = {}
 
     def register(self, group: str, client: ClientChannel) -> None:
         """Add or refresh a member after a heartbeat.
@@ -55,7 +54,7 @@ class ProducerManager:
         members[client.connection] = client
         self._groups_of.setdefault(client.connection, {})[group] = None
 
-    def unregister(self, group: str, connection: Connection) -> None:
+    def unregister(self, group: str, connection: Channel) -> None:
         """Remove a client from a group."""
         channels = self.groups.get(group)
         if channels is None or channels.pop(connection, None) is None:
@@ -67,13 +66,13 @@ class ProducerManager:
         if not channels:
             del self.groups[group]
 
-    def closing_steps(self, connection: Connection) -> Generator[None, None, None]:
+    def closing_steps(self, connection: Channel) -> Generator[None, None, None]:
         """Remove the client of a closed connection from all its groups."""
         for group in list(self._groups_of.get(connection, ())):
             self.unregister(group, connection)
             yield
 
-    def available(self, group: str, topic: str) -> Connection | None:
+    def available(self, group: str, topic: str) -> Channel | None:
         """A member of the group to send a check to, in rotation (getAvailableChannel).
 
         None if no member may get checks of transactions with this topic, or if none reads its
@@ -90,7 +89,7 @@ class ProducerManager:
         self._turn += 1
         return ready[self._turn % len(ready)]
 
-    def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Connection]]:
+    def expired_steps(self, older_than_s: float) -> Generator[None, None, set[Channel]]:
         """Connections whose client sent no heartbeat for that long."""
         limit = self._monotonic() - older_than_s
         expired = set()

@@ -1,67 +1,92 @@
 """Telemetry, heartbeats and ends of clients (RocketMQ 5: ClientActivity)."""
 
-from collections.abc import Callable
+import logging
+import re
 from typing import Any
 
+import msgspec
 from google.protobuf.message import DecodeError
 
+from congreve.base.clock import Clock
+from congreve.base.limited_log import LimitedLog
+from congreve.base.table_limit import TableFullError
 from congreve.broker.config import BrokerConfig
+from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.members import Members
 from congreve.broker.grpc.access import settings_needs
 from congreve.broker.grpc.calls import Admits, GrpcCall
+from congreve.broker.grpc.client_channel import GrpcClientChannel
+from congreve.broker.grpc.client_settings import ClientSettings
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.names import checked_group
+from congreve.broker.grpc.renewals import Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.remoting.lanes.call import GrpcStatus
-from congreve.remoting.messages.bodies import SubscriptionGroupConfig
+from congreve.broker.pop.service import Pops
+from congreve.records.filter.kinds import ALL, SQL92, TAG, split_tags
+from congreve.records.record import string_hash
+from congreve.remoting.lanes.call import CallField, GrpcStatus
+from congreve.remoting.messages.admin_bodies import SubscriptionData
+from congreve.remoting.messages.bodies import ConsumerData
+from congreve.remoting.messages.codes import VERSION, LanguageCode
 
-# Of a producer (RocketMQ 5: GrpcClientSettingsManager, ProxyConfig).
-SEND_ATTEMPTS = 3
-SEND_BACKOFF_MS, SEND_BACKOFF_MAX_MS, SEND_BACKOFF_FACTOR = 10, 1_000, 2.0
-# Of a consumer.
-BATCH_SIZE = 32
-LONG_POLLING_S = 20
-RETRY_DELAYS_S = (
-    *(1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600),
-    *(1_200, 1_800, 3_600, 7_200),
-)
-_PRODUCER = 1
-_FURTHER_ORDERLY = "consumeMessageOrderly"
+logger = logging.getLogger(__name__)
+
+# Numbers of definition.proto.
+_PRODUCER, _PUSH_CONSUMER = 1, 2
+_SQL = 2
+_VERSION = re.compile(r"5\.(\d)\.(\d)")
+_FIRST_OF_5 = 413
+"""MQVersion ordinal of V5_0_0; each version has two."""
+
+
+class _Session(msgspec.Struct, eq=False):
+    """One open Telemetry, and what its client has said of itself.
+
+    (RocketMQ 5: GrpcClientChannel.)
+    """
+
+    call: GrpcCall
+    channel: GrpcClientChannel
+    topics: list[str] = []
+    """Of a producer; each is the name of a producer group."""
+    consumer: ConsumerData | None = None
 
 
 class ClientSessions:
-    """Clients and their settings, as long as their Telemetry is open.
+    """Clients and their settings, as long as their Telemetry is open: members of their groups.
 
     No other call needs a session: after a restart clients go on before they have sent their
     settings again. (RocketMQ 5: ClientActivity, GrpcClientSettingsManager.)
     """
 
     def __init__(
-        self, config: BrokerConfig, groups: SubscriptionGroupManager, protos: Any, admit: Admits
+        self,
+        config: BrokerConfig,
+        groups: SubscriptionGroupManager,
+        members: Members,
+        pops: Pops,
+        clock: Clock,
+        protos: Any,
+        admit: Admits,
     ) -> None:
-        self._config = config
-        self._admit = admit
-        self._groups = groups
+        self._settings = ClientSettings(config, groups)
+        self._members = members
+        self._clock = clock
         self._protos = protos
-        self._calls: dict[str, GrpcCall] = {}
-        self._ended: list[Callable[[str], None]] = []
-        self._terminated: list[Callable[[str], None]] = []
-        self._serve_command: dict[str, Callable[[GrpcCall, Any], Any]] = {
-            "settings": self._settings
-        }
+        self._admit = admit
+        self._log = LimitedLog(logger)
+        self._open: dict[GrpcCall, _Session] = {}
+        self._of_client: dict[str, _Session] = {}
+        """The latest of each."""
+        self.renewals = Renewals(pops, clock, self.is_open)
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._open)
 
     def is_open(self, client_id: str) -> bool:
         """Whether the client has its Telemetry open."""
-        return client_id in self._calls
-
-    def listen(self, ended: Callable[[str], None], terminated: Callable[[str], None]) -> None:
-        """Call them with a client's id: one when its Telemetry has ended, the other when it has
-        said that it ends."""
-        self._ended.append(ended)
-        self._terminated.append(terminated)
+        return client_id in self._of_client
 
     # --- telemetry
 
@@ -86,61 +111,78 @@ class ClientSessions:
             answer.status.code, answer.status.message = refused.code, str(refused)
             call.reply(answer.SerializeToString(), last=True)
             return
-        self._calls[call.client_id] = call
-        serve = self._serve_command.get(command.WhichOneof("command") or "")
-        if serve is not None:
+        session = self._session(call)
+        kind = command.WhichOneof("command")
+        if kind == "settings":
+            self._settings.complete(command.settings)
+            self._describe(session, command.settings)
+            self._register(session)
             answer.status.code, answer.status.message = Code.OK, "OK"
-            answer.settings.CopyFrom(serve(call, command))
+            answer.settings.CopyFrom(command.settings)
             call.reply(answer.SerializeToString(), last=False)
+        elif kind in ("thread_stack_trace", "verify_message_result"):
+            session.channel.answered(getattr(command, kind).nonce, command)
+
+    def _session(self, call: GrpcCall) -> _Session:
+        session = self._open.get(call)
+        if session is None:
+            channel = GrpcClientChannel(call, self._protos)
+            session = self._open[call] = _Session(call, channel)
+        self._of_client[call.client_id] = session
+        return session
 
     def ended(self, call: GrpcCall) -> None:
         """The Telemetry of a client has ended."""
-        if self._calls.get(call.client_id) is call:
-            del self._calls[call.client_id]
-            for listener in self._ended:
-                listener(call.client_id)
+        session = self._open.pop(call, None)
+        if session is None:
+            return
+        session.channel.ended()
+        self._members.connection_closed(session.channel)
+        if self._of_client.get(call.client_id) is session:
+            del self._of_client[call.client_id]
+            self.renewals.telemetry_ended(call.client_id)
 
-    def _settings(self, call: GrpcCall, command: Any) -> Any:
-        """The settings that a client is to use, of those that it sent. Raises CallRefusedError."""
-        settings = command.settings
-        kind = settings.WhichOneof("pub_sub")
-        if kind is None:
-            raise CallRefusedError(
-                Code.BAD_REQUEST, "there is no publishing or subscription data in settings"
-            )
-        settings.metric.SetInParent()  # clients of Python up to 5.1.0 wait for it
-        if kind == "publishing":
-            self._of_producer(settings)
-        else:
-            self._of_consumer(settings)
-        return settings
+    # --- members
 
-    def _of_producer(self, settings: Any) -> None:
-        for topic in settings.publishing.topics:
-            checked_topic(topic)
-        policy = settings.backoff_policy
-        policy.max_attempts = SEND_ATTEMPTS
-        policy.exponential_backoff.initial.FromMilliseconds(SEND_BACKOFF_MS)
-        policy.exponential_backoff.max.FromMilliseconds(SEND_BACKOFF_MAX_MS)
-        policy.exponential_backoff.multiplier = SEND_BACKOFF_FACTOR
-        settings.publishing.max_body_size = self._config.store.max_message_size
-        settings.publishing.validate_message_type = True
+    def _describe(self, session: _Session, settings: Any) -> None:
+        """Note what the client says of itself."""
+        now, channel = self._clock.now(), session.channel
+        session.topics = [topic.name for topic in settings.publishing.topics]
+        if not settings.HasField("subscription"):
+            return
+        found = settings.subscription
+        channel.subscriptions = [_subscription(entry, now) for entry in found.subscriptions]
+        is_push = settings.client_type == _PUSH_CONSUMER
+        session.consumer = ConsumerData(
+            group_name=found.group.name,
+            consume_type="CONSUME_PASSIVELY" if is_push else "CONSUME_ACTIVELY",
+            subscription_data_set=channel.subscriptions,
+        )
+        channel.properties = {
+            "PROP_CLIENT_VERSION": session.call.fields.get(CallField.CLIENT_VERSION, ""),
+            "PROP_CONSUME_TYPE": session.consumer.consume_type,
+            "PROP_CONSUMEORDERLY": "true" if found.fifo else "false",
+            "PROP_CONSUMER_START_TIMESTAMP": str(now),
+        }
 
-    def _of_consumer(self, settings: Any) -> None:
-        name = checked_group(settings.subscription.group)
-        for entry in settings.subscription.subscriptions:
-            checked_topic(entry.topic)
-        group = self._groups.find(name)
-        if group is None:
-            raise CallRefusedError(Code.CONSUMER_GROUP_NOT_FOUND, f"group not found: {name}")
-        policy = settings.backoff_policy
-        policy.max_attempts = group.retry_max_times + 1
-        del policy.customized_backoff.next[:]
-        for seconds in RETRY_DELAYS_S:
-            policy.customized_backoff.next.add(seconds=seconds)
-        settings.subscription.fifo = is_fifo(group)
-        settings.subscription.receive_batch_size = BATCH_SIZE
-        settings.subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
+    def _register(self, session: _Session) -> None:
+        """Make the client a member of its groups, or say that it is still one."""
+        call = session.call
+        client = ClientChannel(
+            session.channel,
+            call.client_id,
+            _language(call.fields.get(CallField.LANGUAGE, "")),
+            _version(call.fields.get(CallField.CLIENT_VERSION, "")),
+            access_key=call.access_key,
+        )
+        try:
+            self._members.ids.hear(client)
+            for topic in session.topics:
+                self._members.producers.register(topic, client)
+            if session.consumer is not None:
+                self._members.consumers.register(session.consumer, client, notify=False)
+        except TableFullError as error:  # it sends and receives all the same
+            self._log.warning("%r is in no group: %s", session.channel, error)
 
     # --- the other calls
 
@@ -148,13 +190,18 @@ class ClientSessions:
         """Answer a HeartbeatRequest. Raises CallRefusedError."""
         if request.client_type != _PRODUCER and request.group.name:
             checked_group(request.group)
+        session = self._of_client.get(call.client_id)
+        if session is not None and session.call.access_key == call.access_key:
+            self._register(session)
         return self._ok(self._protos.HeartbeatResponse())
 
     def terminate(self, call: GrpcCall, request: Any) -> Any:
         """Answer a NotifyClientTerminationRequest."""
-        self._calls.pop(call.client_id, None)
-        for listener in self._terminated:
-            listener(call.client_id)
+        session = self._of_client.get(call.client_id)
+        if session is not None and session.call.access_key == call.access_key:
+            del self._of_client[call.client_id]
+            self._members.connection_closed(session.channel)
+            self.renewals.client_gone(call.client_id)
         return self._ok(self._protos.NotifyClientTerminationResponse())
 
     def _ok(self, response: Any) -> Any:
@@ -162,6 +209,26 @@ class ClientSessions:
         return response
 
 
-def is_fifo(group: SubscriptionGroupConfig | None) -> bool:
-    """Whether a group gets the messages of each queue in their order."""
-    return group is not None and bool((group.further or {}).get(_FURTHER_ORDERLY))
+def _subscription(entry: Any, now: int) -> SubscriptionData:
+    """A subscription as heartbeats of RocketMQ 4 have it."""
+    expression = entry.expression.expression.strip() or ALL
+    is_sql = entry.expression.type == _SQL
+    tags = [] if is_sql or expression == ALL else split_tags(expression)
+    return SubscriptionData(
+        topic=entry.topic.name,
+        sub_string=expression,
+        tags_set=tags,
+        code_set=[string_hash(tag) for tag in tags],
+        sub_version=now,
+        expression_type=SQL92 if is_sql else TAG,
+    )
+
+
+def _language(header: str) -> str:
+    return header if header in LanguageCode.__members__ else LanguageCode.OTHER.name
+
+
+def _version(header: str) -> int:
+    """The MQVersion ordinal of a client's version."""
+    found = _VERSION.match(header)
+    return VERSION if found is None else _FIRST_OF_5 + 20 * int(found[1]) + 2 * int(found[2])

@@ -7,6 +7,7 @@ from congreve.base.clock import Clock
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.config import BrokerConfig
+from congreve.broker.group.members import Members
 from congreve.broker.grpc import access
 from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
@@ -16,12 +17,10 @@ from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.reflection import Reflection
-from congreve.broker.grpc.renewals import Renewals
 from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
-from congreve.broker.grpc.transactions import Transactions
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.records.message.properties import RESERVED_BY_GRPC
@@ -52,6 +51,7 @@ class GrpcDoor:
         self,
         config: BrokerConfig,
         metadata: Metadata,
+        members: Members,
         pops: Pops,
         clock: Clock,
         control: AccessControl | None,
@@ -66,12 +66,10 @@ class GrpcDoor:
         admit = access.CallAccess(accounts, LimitedLog(logger)).admit
         protos = Protos()
         route = Route(config, metadata, protos, announced)
-        self.sessions = ClientSessions(config, metadata.groups, protos, admit)
+        self.sessions = ClientSessions(config, metadata.groups, members, pops, clock, protos, admit)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
         sending = Sending(rules, protos)
-        self._renewals = Renewals(pops, clock, self.sessions.is_open)
-        self.sessions.listen(self._renewals.telemetry_ended, self._renewals.client_gone)
-        receiving = Receiving(config, metadata.groups, self._renewals, clock, protos)
+        receiving = Receiving(config, metadata.groups, self.sessions.renewals, clock, protos)
         settling = Settling(protos)
         unary: tuple[tuple[str, Serve, Needs], ...] = (
             ("QueryRoute", route.query, access.route_needs),
@@ -80,7 +78,7 @@ class GrpcDoor:
             ("NotifyClientTermination", self.sessions.terminate, access.client_needs),
             ("SendMessage", sending.send, access.send_needs),
             ("RecallMessage", sending.recall, access.produce_needs),
-            ("EndTransaction", Transactions(protos).end, access.produce_needs),
+            ("EndTransaction", sending.end, access.produce_needs),
             ("ReceiveMessage", receiving.receive, access.receive_needs),
             ("AckMessage", settling.ack, access.consume_needs),
             ("ChangeInvisibleDuration", settling.change, access.consume_needs),
@@ -110,7 +108,7 @@ class GrpcDoor:
 
     def stop(self) -> None:
         """Do nothing more by itself."""
-        self._renewals.stop()
+        self.sessions.renewals.stop()
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection of any client has ended."""

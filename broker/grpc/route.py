@@ -6,7 +6,7 @@ from typing import Any
 
 from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.grpc.calls import GrpcCall
-from congreve.broker.grpc.client_sessions import is_fifo
+from congreve.broker.grpc.client_settings import is_fifo
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group, checked_topic

@@ -1,8 +1,10 @@
-"""SendMessage and RecallMessage (RocketMQ 5: SendMessageActivity, RecallMessageActivity)."""
+"""SendMessage, RecallMessage and EndTransaction (RocketMQ 5: SendMessageActivity,
+RecallMessageActivity, EndTransactionActivity)."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from congreve.broker.grpc.calls import REQUEST_MORE, GrpcCall
 from congreve.broker.grpc.codecs.codec import SEND_KIND
@@ -11,17 +13,48 @@ from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_topic
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.settle import fill_common
-from congreve.broker.grpc.transactions import TransactionId
+from congreve.records.message.flags import SysFlag
 from congreve.records.record import parse_offset_message_id
 from congreve.remoting.messages.admin_headers import RecallMessageRequestHeader
-from congreve.remoting.messages.codes import RequestCode
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
+from congreve.remoting.messages.headers import EndTransactionRequestHeader
 
-_TRANSACTION = 4  # of definition.proto
+# Numbers of definition.proto.
+_TRANSACTION = 4
+_ENDS = {1: SysFlag.TRANSACTION_COMMIT, 2: SysFlag.TRANSACTION_ROLLBACK}
+_SERVER_CHECK = 2
+_ID = re.compile(r"([0-7][0-9A-F]{15})([0-7][0-9A-F]{15})")
+
+
+class TransactionId(NamedTuple):
+    """Where a half message is: in the log, and in the half queue.
+
+    A client gets it as a text of 32 hex digits. So any broker that has the log can end the
+    transaction, also after a restart. (RocketMQ 5: TransactionData.)
+    """
+
+    physical_offset: int
+    queue_offset: int
+
+    def encode(self) -> str:
+        """The text for clients."""
+        return f"{self.physical_offset:016X}{self.queue_offset:016X}"
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Raises CallRefusedError for another text."""
+        found = _ID.fullmatch(text)
+        if found is None:
+            raise CallRefusedError(
+                Code.INVALID_TRANSACTION_ID,
+                f"the transaction id {text[:64]!r} is not one that a broker has given",
+            )
+        return cls(int(found[1], 16), int(found[2], 16))
 
 
 class Sending:
-    """Stores messages, and takes delayed ones back (RocketMQ 5: ProducerProcessor)."""
+    """Stores messages, recalls them, ends transactions (RocketMQ 5: ProducerProcessor)."""
 
     def __init__(self, rules: SendRules, protos: Any) -> None:
         self._rules = rules
@@ -88,6 +121,32 @@ class Sending:
             raise CallRefusedError(code, answer.remark or "")
         response = self._protos.RecallMessageResponse(message_id=answer.ext_fields["msgId"])
         response.status.code, response.status.message = Code.OK, "OK"
+        return response
+
+    async def end(self, call: GrpcCall, request: Any) -> Any:
+        """Answer an EndTransactionRequest when the end is stored. Raises CallRefusedError."""
+        topic = checked_topic(request.topic)
+        of = TransactionId.decode(request.transaction_id)
+        response = self._protos.EndTransactionResponse()
+        response.status.code, response.status.message = Code.OK, "OK"
+        end = _ENDS.get(request.resolution)
+        if end is None:  # the client does not know it yet
+            return response
+        header = EndTransactionRequestHeader(
+            producer_group=topic,
+            tran_state_table_offset=of.queue_offset,
+            commit_log_offset=of.physical_offset,
+            commit_or_rollback=int(end),
+            msg_id=request.message_id,
+            from_transaction_check=request.source == _SERVER_CHECK,
+            transaction_id=request.transaction_id,
+        )
+        answer = await call.ask(RequestCode.END_TRANSACTION, header.fields())
+        if answer.code != ResponseCode.SUCCESS:
+            code = Code(code_of(answer.code))
+            if answer.code == ResponseCode.SYSTEM_ERROR:  # there is no such open transaction
+                code = Code.INVALID_TRANSACTION_ID
+            raise CallRefusedError(code, answer.remark or "")
         return response
 
 

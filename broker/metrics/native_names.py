@@ -20,7 +20,7 @@ from congreve.broker.figures.message_counts import (
 )
 from congreve.broker.figures.put_times import COMPILED, RPC_BOUNDS_MS, PutTimes
 from congreve.broker.figures.rpc_times import RpcKind, RpcTime
-from congreve.broker.group.clients import ClientChannel
+from congreve.broker.group.clients import Channel, ClientChannel
 from congreve.broker.group.consumers import ConsumerGroup
 from congreve.broker.metrics.exposition import (
     Families,
@@ -37,7 +37,6 @@ from congreve.broker.metrics.figures import OTHER, Figures, GroupFigures, TopicF
 from congreve.engine.results import StoreStats
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
-from congreve.remoting.transport.connection import Connection
 
 GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
 REMOTING = "remoting"
@@ -184,7 +183,7 @@ class NativeNames:
     def of_clients(
         self,
         consumers: Mapping[str, ConsumerGroup],
-        producers: Mapping[str, Mapping[Connection, ClientChannel]],
+        producers: Mapping[str, Mapping[Channel, ClientChannel]],
     ) -> Families:
         """Connections by language and version; a consumer's also by group."""
         found: Counter[str] = Counter()

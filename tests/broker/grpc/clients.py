@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import grpc
 
 from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.protos import Protos
 
 METADATA = (
@@ -77,3 +79,16 @@ def client(port: int) -> Iterator[Client]:
     """A client of the port on 127.0.0.1."""
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Client(Protos(), channel)
+
+
+@contextmanager
+def open_telemetry(made: Client, settings: Any) -> Iterator[Any]:
+    """The commands that the broker sends to a client that has sent its settings; sends answers
+    by `commands.answer`."""
+    sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    sent.put(made.protos.TelemetryCommand(settings=settings))
+    commands = made.telemetry(iter(sent.get, None))
+    commands.answer = sent.put
+    assert next(commands).status.code == Code.OK
+    yield commands
+    sent.put(None)

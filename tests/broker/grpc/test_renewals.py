@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +21,7 @@ from congreve.engine.pop.limits import PopLimits
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from remoting.http2.built import needs_http2
 
-from .clients import Client
+from .clients import open_telemetry
 from .test_consuming import consuming
 
 pytestmark = needs_http2
@@ -136,17 +133,6 @@ def test_a_client_may_open_its_telemetry_again(
 # --- a broker
 
 
-def _with_telemetry(made: Client) -> Any:
-    """The client's telemetry, which is open and has its settings."""
-    commands: queue.Queue[Any] = queue.Queue()
-    command = made.protos.TelemetryCommand()
-    command.settings.subscription.group.name = "g"
-    commands.put(command)
-    opened = made.telemetry(iter(commands.get, None))
-    assert next(opened).status.code == Code.OK
-    return opened
-
-
 def test_7837_messages_stay_with_their_push_consumer_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +141,9 @@ def test_7837_messages_stay_with_their_push_consumer_until_it_ends(
         bodies = [b"%d" % number for number in range(8)]
         for body in bodies:
             made.send(made.message("Normal", body))
-        with _telemetry(made):
+        settings = made.protos.Settings(client_type=2)
+        settings.subscription.group.name = "g"
+        with open_telemetry(made, settings):
             found: dict[bytes, Any] = {}
             while len(found) < len(bodies):
                 _, messages = consumer.receive(auto_renew=True)
@@ -170,19 +158,6 @@ def test_7837_messages_stay_with_their_push_consumer_until_it_ends(
             while len(again) < len(found):
                 again |= {each.body for each in consumer.receive()[1]}
             assert again == found.keys()
-
-
-@contextmanager
-def _telemetry(made: Client) -> Iterator[None]:
-    """The client's telemetry, which has its settings and is open."""
-    commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    settings = made.protos.Settings(client_type=2)
-    settings.subscription.group.name = "g"
-    commands.put(made.protos.TelemetryCommand(settings=settings))
-    opened = made.telemetry(iter(commands.get, None))
-    assert next(opened).status.code == Code.OK
-    yield
-    commands.put(None)
 
 
 def _windows(broker: Broker) -> list[PopWindow]:

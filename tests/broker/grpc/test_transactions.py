@@ -10,7 +10,7 @@ import pytest
 from congreve.broker.grpc.codecs.codes import Code
 from remoting.http2.built import needs_http2
 
-from .clients import TRANSACTION, Client
+from .clients import TRANSACTION, Client, open_telemetry
 from .test_consuming import consuming
 from .test_door import stored
 
@@ -29,9 +29,9 @@ def half(made: Client, body: bytes) -> Any:
 
 def end(made: Client, receipt: Any, resolution: int, topic: str = "Trans", **changed: Any) -> int:
     """The code of the answer to the end of a transaction."""
+    changed.setdefault("message_id", getattr(receipt, "message_id", ""))
     request = made.protos.EndTransactionRequest(
         topic=made.protos.Resource(name=topic),
-        message_id=receipt.message_id,
         transaction_id=receipt.transaction_id,
         resolution=resolution,
         source=CLIENT,
@@ -86,3 +86,39 @@ def test_receipts_of_half_messages_have_their_ids(tmp_path: Path, count: int) ->
         for receipt in answer.entries:
             assert end(made, receipt, COMMIT) == Code.OK
         assert len(stored(broker, "Trans")) == count
+
+
+def test_8316_8158_a_producer_is_asked_until_it_ends_the_transaction(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"transaction_check_interval": 100, "transaction_time_out": 100}
+    with consuming(tmp_path, topic="Trans", **settings) as (broker, made, consumer):
+        now = broker._clock.now()
+        message = made.message("Trans", b"x", message_type=TRANSACTION, tag="t", born_timestamp=now)
+        message.user_properties["colour"] = "blue"
+        (receipt,) = made.send(message).entries
+        producer = made.protos.Settings(client_type=1)
+        producer.publishing.topics.add(name="Trans")
+        with open_telemetry(made, producer) as commands:
+            asked = next(commands).recover_orphaned_transaction_command
+            assert asked.transaction_id == receipt.transaction_id
+            shown = asked.message
+            assert (shown.topic.name, shown.body, shown.user_properties) == (
+                "Trans",
+                b"x",
+                {"colour": "blue"},
+            )
+            system = shown.system_properties
+            assert (system.message_id, system.message_type, system.tag) == (
+                receipt.message_id,
+                TRANSACTION,
+                "t",
+            )
+            again = next(commands).recover_orphaned_transaction_command
+            assert end(made, again, ROLLBACK, message_id=receipt.message_id, source=0) == Code.OK
+            (receipt,) = made.send(message).entries
+            asked = next(commands).recover_orphaned_transaction_command
+            while asked.transaction_id != receipt.transaction_id:
+                asked = next(commands).recover_orphaned_transaction_command
+            found = {"message_id": receipt.message_id, "source": SERVER_CHECK}
+            assert end(made, asked, COMMIT, **found) == Code.OK
+        assert consumer.receive()[1][0].body == b"x"
+        assert len(broker.managers.transactions.service.open_offsets()) == 0

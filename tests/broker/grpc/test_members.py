@@ -1,0 +1,112 @@
+"""gRPC clients as members of groups, for tools of RocketMQ 4."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from harness.wire import Wire
+
+from congreve.broker.broker import Broker
+from congreve.broker.grpc.codecs.codes import Code
+from congreve.records.record import offset_message_id
+from remoting.http2.built import needs_http2
+
+from .clients import METADATA, Client, open_telemetry
+from .test_door import serving, stored
+
+pytestmark = needs_http2
+
+CLIENT_ID = METADATA[0][1]
+CONSUMERS, PRODUCERS, RUNNING, DIRECTLY = 203, 204, 307, 309
+PUSH_CONSUMER = 2
+
+
+def asked(broker: Broker, code: int, **fields: str) -> Any:
+    """The answer to a request of a tool, and its body."""
+    with Wire(broker.address) as wire:
+        answer = wire.call(code, fields)
+        return answer, json.loads(answer.body or "null")
+
+
+def consumer_settings(made: Client) -> Any:
+    """Those of a push consumer with a filter."""
+    settings = made.protos.Settings(client_type=PUSH_CONSUMER)
+    settings.subscription.group.name = "g"
+    entry = settings.subscription.subscriptions.add()
+    entry.topic.name = "Normal"
+    entry.expression.type, entry.expression.expression = 1, "a || b"
+    return settings
+
+
+def test_connections_are_shown_until_the_telemetry_ends(tmp_path: Path) -> None:
+    with serving(tmp_path) as (broker, made):
+        with open_telemetry(made, consumer_settings(made)):
+            answer, body = asked(broker, CONSUMERS, consumerGroup="g")
+            assert answer.code == 0
+            (shown,) = body["connectionSet"]
+            assert (shown["clientId"], shown["language"], shown["version"]) == (
+                CLIENT_ID,
+                "PYTHON",
+                437,  # V5_1_2
+            )
+            assert shown["clientAddr"].startswith("127.0.0.1:")
+            assert body["consumeType"] == "CONSUME_PASSIVELY"
+            subscription = body["subscriptionTable"]["Normal"]
+            assert (subscription["subString"], sorted(subscription["tagsSet"])) == (
+                "a || b",
+                ["a", "b"],
+            )
+            heartbeat = made.protos.HeartbeatRequest(client_type=PUSH_CONSUMER)
+            assert made.call("Heartbeat", heartbeat).status.code == Code.OK
+            made.call("NotifyClientTermination", made.protos.NotifyClientTerminationRequest())
+            while asked(broker, CONSUMERS, consumerGroup="g")[0].code == 0:
+                pass
+        producer = made.protos.Settings(client_type=1)
+        producer.publishing.topics.add(name="Normal")
+        with open_telemetry(made, producer):
+            answer, body = asked(broker, PRODUCERS, producerGroup="Normal")
+            assert [each["clientId"] for each in body["connectionSet"]] == [CLIENT_ID]
+        while asked(broker, PRODUCERS, producerGroup="Normal")[0].code == 0:
+            pass
+
+
+def test_tools_ask_a_client_through_its_telemetry(tmp_path: Path) -> None:
+    with serving(tmp_path) as (broker, made):
+        made.send(made.message("Normal", b"direct"))
+        ((queue_id, offset),) = stored(broker, "Normal")
+        place = broker.store.place_of(broker.store.queues.get("Normal", queue_id), offset)
+        assert place is not None
+        message_id = offset_message_id(broker.config.store_host, place)
+        of_client = {"consumerGroup": "g", "clientId": CLIENT_ID}
+        with open_telemetry(made, consumer_settings(made)) as commands:
+            answer, info = asked(broker, RUNNING, **of_client)
+            assert answer.code == 0
+            assert "jstack" not in info
+            assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+            assert [each["topic"] for each in info["subscriptionSet"]] == ["Normal"]
+            client = threading.Thread(target=_answer, args=(made, commands), daemon=True)
+            client.start()
+            answer, info = asked(broker, RUNNING, jstackEnable="true", **of_client)
+            assert (answer.code, info["jstack"]) == (0, "the threads")
+            answer, result = asked(
+                broker, DIRECTLY, msgId=message_id, brokerName="b", topic="Normal", **of_client
+            )
+            assert (answer.code, result["consumeResult"]) == (0, "CR_SUCCESS")
+            client.join(20)
+
+
+def _answer(made: Client, commands: Any) -> None:
+    """Answer two commands as a client does."""
+    threads = made.protos.TelemetryCommand()
+    threads.thread_stack_trace.nonce = next(commands).print_thread_stack_trace_command.nonce
+    threads.thread_stack_trace.thread_stack_trace = "the threads"
+    commands.answer(threads)
+    verify = next(commands).verify_message_command
+    assert verify.message.body == b"direct"
+    done = made.protos.TelemetryCommand()
+    done.status.code = Code.OK
+    done.verify_message_result.nonce = verify.nonce
+    commands.answer(done)
