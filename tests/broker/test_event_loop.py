@@ -220,7 +220,7 @@ async def ask(broker: Broker, code: int) -> int | None:
     fields, body, _ = REQUESTS[code]
     texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
     request = RemotingCommand(code=code, ext_fields=texts, body=body)
-    answer = broker._ports.server.handlers[code](request, Member(65_000))
+    answer = broker.ports.server.handlers[code](request, Member(65_000))
     if asyncio.iscoroutine(answer):
         answer = await asyncio.create_task(answer)
     return None if answer is None else answer.code
@@ -260,7 +260,7 @@ def test_no_request_blocks_the_loop_of_a_large_broker_for_5_ms(
     big: BigBroker, callback_times: Any, enough: int
 ) -> None:
     wrong: dict[str, object] = {}
-    codes = big.broker._ports.server.handlers.keys()
+    codes = big.broker.ports.server.handlers.keys()
     assert codes == REQUESTS.keys(), "each request code needs a line in REQUESTS"
     for code in codes:
         name = RequestCode(code).name

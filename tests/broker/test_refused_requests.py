@@ -17,7 +17,7 @@ from congreve.remoting.messages.command import RemotingCommand
 
 async def refusal(broker: Broker, connection: Any, request: RemotingCommand) -> str:
     """The remark of the answer, which is a SYSTEM_ERROR."""
-    answer: Any = broker._ports.server.handlers[request.code](request, connection)
+    answer: Any = broker.ports.server.handlers[request.code](request, connection)
     if asyncio.iscoroutine(answer):
         answer = await answer
     assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -136,7 +136,7 @@ async def test_every_code_accepts_accounts_with_the_permission(tmp_path: Path) -
     async with guarded(tmp_path, answer_route_requests=True) as (broker, tools):
         admin = tools.of("administrator")
         message, half = await stored(broker, admin)
-        handled = set(broker._ports.server.handlers)
+        handled = set(broker.ports.server.handlers)
         assert handled == {row.code for row in REQUESTS} and set(EXPECTED) <= handled
         # Administrators come last, because their requests are carried out.
         senders = ["other-topic", "sub-of-T", "pub-of-T", "both-of-T", "administrator"]

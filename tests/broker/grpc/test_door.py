@@ -251,7 +251,7 @@ def test_tools_ask_for_the_services_and_their_messages(tmp_path: Path) -> None:
                 assert of_name.file_descriptor_response.file_descriptor_proto
                 assert absent.error_response.error_code == 5
                 assert (nothing.valid_host, nothing.error_response.error_code) == ("here", 12)
-        assert not broker._ports._grpc.calls.open_calls  # type: ignore[union-attr]
+        assert not broker.ports._grpc.calls.open_calls  # type: ignore[union-attr]
 
 
 def test_settings_come_back_and_again_and_end_with_the_stream(tmp_path: Path) -> None:
@@ -267,12 +267,12 @@ def test_settings_come_back_and_again_and_end_with_the_stream(tmp_path: Path) ->
             assert answer.settings.publishing.max_body_size == 4 << 20
             assert answer.settings.backoff_policy.max_attempts == 3
             assert answer.settings.HasField("metric")
-        assert len(broker._ports._grpc.sessions) == 1  # type: ignore[union-attr]
+        assert len(broker.ports._grpc.sessions) == 1  # type: ignore[union-attr]
         heartbeat = made.protos.HeartbeatRequest(client_type=1)
         assert made.call("Heartbeat", heartbeat).status.code == Code.OK
         sent.put(None)
         assert list(stream) == []
-        assert len(broker._ports._grpc.sessions) == 0  # type: ignore[union-attr]
+        assert len(broker.ports._grpc.sessions) == 0  # type: ignore[union-attr]
 
 
 def test_settings_without_a_matter_end_the_stream(tmp_path: Path) -> None:
@@ -282,9 +282,9 @@ def test_settings_without_a_matter_end_the_stream(tmp_path: Path) -> None:
             list(made.telemetry(iter([command])))
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "there is no publishing or subscription data" in caught.value.details()
-        assert broker._ports._grpc is not None
-        assert not broker._ports._grpc.calls.open_calls
-        assert len(broker._ports._grpc.sessions) == 0
+        assert broker.ports._grpc is not None
+        assert not broker.ports._grpc.calls.open_calls
+        assert len(broker.ports._grpc.sessions) == 0
 
 
 def test_an_unknown_method_is_unimplemented(tmp_path: Path) -> None:

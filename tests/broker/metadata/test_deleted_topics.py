@@ -345,7 +345,7 @@ async def test_deleting_a_topic_of_thousands_of_queues_blocks_the_loop_for_less_
 ) -> None:
     longest = []
     async with broker_on(tmp_path) as broker:
-        delete = broker._ports.server.handlers[DELETE_TOPIC_IN_BROKER]
+        delete = broker.ports.server.handlers[DELETE_TOPIC_IN_BROKER]
         for topic in ("A", "B"):
             for queue_id in range(400):
                 broker.store.put(Record(topic=topic, queue_id=queue_id, body=b"x"))

@@ -51,7 +51,7 @@ class Steps:
 
 async def asked(broker: Broker, code: int, **fields: object) -> None:
     texts = {key: str(value) for key, value in {**COMMON, **fields}.items()}
-    answer = broker._ports.server.handlers[code](
+    answer = broker.ports.server.handlers[code](
         RemotingCommand(code=code, ext_fields=texts), Member(65_000)
     )
     if asyncio.iscoroutine(answer):

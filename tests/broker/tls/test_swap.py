@@ -51,15 +51,15 @@ async def test_no_send_fails_and_no_connection_is_lost(tmp_path: Path) -> None:
         )
         async with broker, Sending(names.address, trusting(old, third)) as sending:
             await sending.sent_more()
-            before = set(broker._ports.guard.connections)
+            before = set(broker.ports.guard.connections)
             shutil.copy(new_certificate, certificate)
             await sending.sent_more()
             shutil.copy(new_key, key)
-            counted = broker._ports.certificates
+            counted = broker.ports.certificates
             assert counted is not None
             await eventually(lambda: counted.replaced_count == 1)
             await sending.sent_more()
-            assert set(broker._ports.guard.connections) == before
+            assert set(broker.ports.guard.connections) == before
             async with Producer(names.address, group="new", ssl=trusting(new, third)) as producer:
                 await producer.send(Message(topic="orders", body=b"new"))
 
