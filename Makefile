@@ -93,7 +93,7 @@ test:
 	-$(MAKE) deps
 	-$(MAKE) --jobs=6 --output-sync=target $(VENV)/.dev $(VENV)/.drivers
 	rm -rf $(LEFT_OUT) && mkdir -p $(LEFT_OUT)
-	$(MAKE) --jobs=$(or $(JOBS),3) --keep-going --output-sync=target $(addprefix test-,$(INTEROP)) \
+	$(MAKE) --jobs=$(or $(JOBS),4) --keep-going --output-sync=target $(addprefix test-,$(INTEROP)) \
 		test-programs test-crash $(addprefix test-,$(GROUPS)) lint; \
 		result=$$?; grep -r --no-messages "" $(LEFT_OUT); exit $$result
 
@@ -106,10 +106,12 @@ QUICK := --quick -m "not interop and not crash and not slow"
 check-others: QUICK += --ignore=tests/bench
 
 # What pytest gets for each group.
-INTEROP := interop-others interop-messages interop-clients
-interop-clients  := tests/interop/clients
-interop-messages := $(addprefix tests/interop/,consuming messages)
-interop-others   := tests/interop $(addprefix --ignore=,$(interop-clients) $(interop-messages))
+INTEROP := interop-consuming interop-others interop-messages interop-clients
+interop-clients   := tests/interop/clients
+interop-consuming := tests/interop/consuming
+interop-messages  := tests/interop/messages
+interop-others    := tests/interop \
+	$(addprefix --ignore=,$(interop-clients) $(interop-consuming) $(interop-messages))
 programs := $(addprefix tests/,examples lake packaging spark)
 crash    := tests/crash
 
