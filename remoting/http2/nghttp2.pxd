@@ -52,6 +52,7 @@ cdef extern from "<nghttp2/nghttp2.h>" nogil:
 
     int NGHTTP2_DATA
     int NGHTTP2_HEADERS
+    int NGHTTP2_PRIORITY
     int NGHTTP2_HCAT_REQUEST
     int NGHTTP2_FLAG_NONE
     int NGHTTP2_FLAG_END_STREAM

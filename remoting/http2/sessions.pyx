@@ -15,6 +15,7 @@ from congreve.remoting.http2.nghttp2 cimport (
     NGHTTP2_DATA,
     NGHTTP2_DATA_FLAG_EOF,
     NGHTTP2_DATA_FLAG_NO_END_STREAM,
+    NGHTTP2_ERR_CALLBACK_FAILURE,
     NGHTTP2_ERR_DEFERRED,
     NGHTTP2_ERR_NOMEM,
     NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE,
@@ -23,6 +24,7 @@ from congreve.remoting.http2.nghttp2 cimport (
     NGHTTP2_HCAT_REQUEST,
     NGHTTP2_HEADERS,
     NGHTTP2_NO_ERROR,
+    NGHTTP2_PRIORITY,
     NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE,
     NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
     NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
@@ -89,8 +91,10 @@ from congreve.remoting.wire.frame cimport (
 cdef enum:
     STREAMS_MAX = 1000          # of a connection
     WINDOW = 1 << 20            # bytes that a peer may send ahead, on a stream and on a connection
-    HEADER_LIST_MAX = 16 * 1024     # bytes of a call's headers, which peers are asked to keep to
+    HEADER_LIST_MAX = 16 * 1024     # bytes of a call's headers, as RFC 9113 counts them
+    HEADER_MORE = 32            # that a header counts beside its name and value
     METADATA_MAX = 8 * 1024     # bytes of those that are kept
+    IDLE_FRAMES_MAX = 1000      # frames without a purpose between two messages
     TEXT_MAX = 1024             # bytes of the text of a status
     CHUNK_MAX = 16 * 1024 + 9   # bytes of the largest frame that nghttp2 makes here
     OUTPUT_SIZE = 64 * 1024
@@ -220,7 +224,13 @@ cdef int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const u
     cdef Stream *stream = stream_of(<Session *> user, frame.hd.stream_id)
     cdef uint8_t[3] head
     cdef int field
-    if stream == NULL or frame.headers.cat != NGHTTP2_HCAT_REQUEST:
+    if stream == NULL:
+        return 0
+    # A short block may unpack to much: nghttp2 checks each header before it calls this.
+    stream.header_bytes += name_length + length + HEADER_MORE
+    if stream.header_bytes > HEADER_LIST_MAX:
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+    if frame.headers.cat != NGHTTP2_HCAT_REQUEST:
         return 0
     if is_name(name, name_length, b"content-type", 12):
         stream.is_grpc = length >= 16 and memcmp(value, <const char *> b"application/grpc", 16) == 0
@@ -261,6 +271,12 @@ cdef int on_frame(nghttp2_session *nghttp2, const nghttp2_frame *frame,
                   void *user) noexcept nogil:
     cdef Session *session = <Session *> user
     cdef Stream *stream
+    if frame.hd.type == NGHTTP2_PRIORITY or (
+        frame.hd.type == NGHTTP2_DATA and not frame.hd.length
+    ):
+        session.idle_frames += 1
+        if session.idle_frames > IDLE_FRAMES_MAX:
+            return NGHTTP2_ERR_CALLBACK_FAILURE
     if frame.hd.type != NGHTTP2_HEADERS and frame.hd.type != NGHTTP2_DATA:
         return 0
     stream = stream_of(session, frame.hd.stream_id)
@@ -407,6 +423,7 @@ cdef class NgHttp2Sessions(Http2Sessions):
         """Make a frame of the message at `message.at`, or give it to the loop."""
         cdef Call call
         session.shown.calls += 1
+        session.idle_frames = 0
         if not stream.at_loop:
             self.fill_call(&call, stream, length)
             if self.codec.read(&call, session.frames):

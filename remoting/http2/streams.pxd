@@ -19,6 +19,7 @@ cdef struct Stream:
     bint deferred               # nghttp2 waits for more of `answer`
     bint in_partial             # it is in the list of incomplete messages
     uint8_t status              # of gRPC, for the trailers
+    int64_t header_bytes
     int32_t text_length
     uint8_t *text               # of the status, for the trailers; NULL: none
     int32_t field_at[CALL_FIELDS]       # where in `metadata`; 0: not sent
@@ -43,6 +44,7 @@ cdef struct Session:
     int64_t connection
     int64_t now_ms
     int64_t unconsumed          # bytes for which the peer gets room later
+    int32_t idle_frames         # PRIORITY and empty DATA since the last message
     ByteBuffer *frames          # of the current receive()
     Stream *streams
     Stream *oldest

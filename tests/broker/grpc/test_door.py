@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -354,3 +355,33 @@ def test_tls_and_plain_share_the_port(tmp_path: Path) -> None:
         with grpc.secure_channel(target, credentials) as channel:
             secure = Client(made.protos, channel)
             assert secure.send(secure.message("Normal", bytes(1 << 20))).status.code == Code.OK
+
+
+def test_a_certificate_is_replaced_while_clients_go_on(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    certificate, key = map(str, authority.issue("broker"))
+    tls = TlsConfig(server_mode="permissive", server_cert_path=certificate, server_key_path=key)
+    with serving(tmp_path, tls=tls) as (broker, made):
+        target = "127.0.0.1", broker.config.grpc_port
+        credentials = grpc.ssl_channel_credentials(authority.path.read_bytes())
+        with grpc.secure_channel("{}:{}".format(*target), credentials) as channel:
+            early = Client(made.protos, channel)
+            assert early.send(early.message("Normal")).status.code == Code.OK
+            first = greeted(target, authority.path)
+            authority.issue("broker")
+            assert broker.ports.certificates is not None
+            assert broker.ports.certificates.follow()
+            assert greeted(target, authority.path) != first
+            assert early.send(early.message("Normal")).status.code == Code.OK
+
+
+def greeted(target: tuple[str, int], authority: Path) -> bytes | None:
+    """The certificate that a client of HTTP/2 is shown."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(target, timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        assert secure.selected_alpn_protocol() == "h2"
+        return secure.getpeercert(binary_form=True)
