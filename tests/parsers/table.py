@@ -39,6 +39,7 @@ ELSEWHERE: dict[str, str] = {
     "console/daemon/broker_conf.py": _NO_PARSER,
     "console/store_backup.py": _NO_PARSER,
     "records/filter/kinds.py": _HANDS_ON,
+    "records/message/topics.py": _NO_PARSER,
     "lake/durable.py": "reads columns that this program has built",
     "broker/pull/archived_pulls.py": "reads columns that this program has built",
     "records/columns/stored.py": "reads columns that this program has built",
