@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .member import Member
     from .world import World
 
-Fault = Callable[["World"], Awaitable[None]]
+Fault = Callable[["World"], Coroutine[Any, Any, None]]
+
+WINDOW_S = 0.1
+"""How soon most faults come behind messages that were sent, in seconds."""
 
 
 def _any(world: World) -> Member:
@@ -55,7 +58,7 @@ async def kill_two(world: World) -> None:
 async def power_cut(world: World) -> None:
     """A machine loses its power; with ASYNC_FLUSH its process is killed."""
     member = _any(world)
-    member.crash(loses_power=world.sync_flush)
+    member.crash(loses_power=world.shape.sync_flush)
     await _pause(world)
     _again(world, member)
 
@@ -64,7 +67,7 @@ async def all_lose_power(world: World) -> None:
     """All machines lose their power at one time; with ASYNC_FLUSH their processes are killed."""
     members = list(world.members.values())
     for member in members:
-        member.crash(loses_power=world.sync_flush)
+        member.crash(loses_power=world.shape.sync_flush)
     for member in members:
         await _pause(world, 5.0)
         _again(world, member)
@@ -142,3 +145,17 @@ FAULTS: tuple[Fault, ...] = (
     *(kill, kill_two, kill_two, power_cut, all_lose_power, clean_stop, transfer),
     *(isolate, isolate, cut_off, lost_answers, slow, slow, reset, lost_end),
 )
+
+
+async def by_chance(world: World) -> None:
+    """Faults by chance, until the clients stop."""
+    while world.loop.time() < world.until:
+        await asyncio.sleep(world.chance.expovariate(world.rates.faults / 60))
+        world.raise_broken()
+        if world.chance.random() < 0.7:  # while messages are on their way
+            await asyncio.wait([world.loop.create_task(world.burst.wait())], timeout=10.0)
+            await asyncio.sleep(WINDOW_S * world.chance.random())
+        fault = world.chance.choice(FAULTS)
+        world.faults += 1
+        world.note(fault.__name__)
+        world.begin(fault(world))

@@ -138,7 +138,14 @@ class Process:
 class Member:
     """A member that starts, stops, crashes and loses its power."""
 
-    def __init__(self, machine: Machine, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        settings: dict[str, str],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`failed` gets the error of a start."""
+        self.failed = failed
         self.machine = machine
         self.number = machine.number
         self.process: Process | None = None
@@ -185,6 +192,7 @@ class Member:
         self.process = Process(self.machine, config)
         self.process.on_master = on_master
         self._starting = self.machine.loop.create_task(self.process.elected.start())
+        self._starting.add_done_callback(self._started)
 
     async def stop(self) -> None:
         """Stop cleanly."""
@@ -230,6 +238,10 @@ class Member:
         if self._ending:
             await asyncio.wait(self._ending)
 
+    def _started(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed(error)
+
     async def _settle(self) -> None:
         starting, self._starting = self._starting, None
         if starting is not None:
@@ -263,6 +275,26 @@ class Member:
             begin = until
 
 
+class Clients:
+    """Instead of the ports: what clients have sent, and wait for."""
+
+    def __init__(self) -> None:
+        self.held = False
+        """Whether requests wait for the next master."""
+        self.unanswered = 0
+
+    def adopt(self, peer: socket.socket, client: tuple[str, int]) -> None:
+        """No connection is handed on here."""
+        raise ConnectionRefusedError(f"{client} has no connection")
+
+    async def hold(self) -> None:
+        """Take no further request."""
+        self.held = True
+
+    async def leave(self) -> None:
+        """There is no server to leave."""
+
+
 class StoreBroker:
     """The part of a Broker that an election decides about: a store and its replication."""
 
@@ -280,6 +312,7 @@ class StoreBroker:
         loop = process.machine.loop
         self.managers = Managers(config, self.store, loop.clock, loop.time)
         self.replication = replication(config, self.managers, _ignore)
+        self.ports = Clients()
 
     async def start(self) -> None:
         """Open the store, and take the role (Broker.start)."""

@@ -8,9 +8,9 @@ import random
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from congreve.broker.election import elected_broker
@@ -23,8 +23,8 @@ from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 
 from .coordination import Watched
-from .faults import FAULTS
-from .member import LOOK_S, Machine, Member
+from .faults import by_chance
+from .member import LOOK_S, Machine, Member, Process, StoreBroker
 from .network import Network
 from .virtual_time import VirtualLoop
 
@@ -35,12 +35,14 @@ POLL_S, POLL_MAX_S = 0.001, 0.032
 """How often a client looks whether its message is confirmed: at first, and at last."""
 BURST = 4
 """Messages that are sent at one time, on average."""
-WINDOW_S = 0.1
-"""How soon behind them most faults come."""
 READ_S = 0.5
 READ_MAX = 64
 CALM_S = 120.0
 """After the last fault, the group must be whole again and acknowledge within so many seconds."""
+
+
+Plot = Callable[["World"], Coroutine[Any, Any, None]]
+"""What happens to a world while its clients work."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -52,6 +54,20 @@ class Rates(NamedTuple):
 
     appends: float = 240.0
     faults: float = 8.0
+
+
+class Shape(NamedTuple):
+    """What a group is."""
+
+    members: int = 3
+    sync_flush: bool = True
+    min_in_sync: int = 1
+
+    @classmethod
+    def by(cls, chance: random.Random) -> Shape:
+        """One by chance."""
+        count = chance.choice((2, 3, 3, 3, 5))
+        return cls(count, chance.random() < 0.7, chance.choice((1, 1, 2)))
 
 
 class Outcome(NamedTuple):
@@ -70,22 +86,26 @@ class Outcome(NamedTuple):
 class World:
     """One group under virtual time."""
 
-    def __init__(self, seed: int, loop: VirtualLoop, folder: Path, rates: Rates) -> None:
+    def __init__(
+        self, seed: int, loop: VirtualLoop, folder: Path, rates: Rates, shape: Shape | None
+    ) -> None:
+        """Without a `shape` the seed chooses one."""
         self.chance = random.Random(seed)
         self.seed = seed
         self.loop = loop
         self.rates = rates
         self.network = Network(loop, random.Random(self.chance.random()))
         self.watched = Watched(loop, random.Random(self.chance.random()))
-        count = self.chance.choice((2, 3, 3, 3, 5))
-        self.sync_flush = self.chance.random() < 0.7
+        self.shape = shape = shape or Shape.by(self.chance)
         settings = {
-            "flushDiskType": "SYNC_FLUSH" if self.sync_flush else "ASYNC_FLUSH",
-            "minInSyncReplicas": str(self.chance.choice((1, 1, 2))),
+            "flushDiskType": "SYNC_FLUSH" if shape.sync_flush else "ASYNC_FLUSH",
+            "minInSyncReplicas": str(shape.min_in_sync),
         }
         self.members = {
-            number: Member(Machine(number, folder, loop, self.network, self.watched), settings)
-            for number in range(10, 10 + 10 * count, 10)
+            number: Member(
+                Machine(number, folder, loop, self.network, self.watched), settings, self._break
+            )
+            for number in range(10, 10 + 10 * shape.members, 10)
         }
         self.appends = 0
         self.faults = 0
@@ -97,36 +117,33 @@ class World:
         """Who acknowledged in each epoch."""
         self.has_lost_end = False
         """Whether a member has lost the end of its log, and has not caught up yet."""
+        self.until = 0.0
+        """When clients stop."""
         self.ends = False
         """Whether no further fault comes."""
         self.trace = 0
-        self._burst = asyncio.Event()
+        self.burst = asyncio.Event()
+        """Set for a moment when messages were sent."""
         self._jobs: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
 
     # --- a life of the group
 
-    async def run(self, minutes: float) -> Outcome:
-        """Let it live for so long, then be calm. Raises BrokenPromiseError."""
+    async def run(self, minutes: float, plot: Plot) -> Outcome:
+        """Let it live for so long, and for as long as the plot goes on; then be calm.
+
+        Raises BrokenPromiseError.
+        """
         for member in self.members.values():
             member.start(self.check_master)
-        end = self.loop.time() + minutes * 60
-        self._begin(self._produce(end))
-        self._begin(self._consume(end))
-        while self.loop.time() < end:
-            await asyncio.sleep(self.chance.expovariate(self.rates.faults / 60))
-            self._raise_broken()
-            if self.chance.random() < 0.7:  # while messages are on their way
-                await asyncio.wait([self.loop.create_task(self._burst.wait())], timeout=10.0)
-                await asyncio.sleep(WINDOW_S * self.chance.random())
-            fault = self.chance.choice(FAULTS)
-            self.faults += 1
-            self._note(fault.__name__)
-            self._begin(fault(self))
+        self.until = self.loop.time() + minutes * 60
+        self.begin(self._produce())
+        self.begin(self._consume())
+        await plot(self)
         self.ends = True
         while self._jobs:
             await asyncio.wait(self._jobs, timeout=CALM_S)
-            self._raise_broken()
+            self.raise_broken()
         await self._calm()
         for member in self.members.values():
             await member.stop()
@@ -141,35 +158,41 @@ class World:
             self.trace,
         )
 
-    def _begin(self, work: object) -> None:
-        task: asyncio.Task[None] = self.loop.create_task(work)  # type: ignore[arg-type]
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let this go on beside; what it breaks ends the world."""
+        task = self.loop.create_task(work)
         self._jobs.add(task)
         task.add_done_callback(self._ended)
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = self._broken or error
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._jobs.discard(task)
         if not task.cancelled() and self._broken is None:
             self._broken = task.exception()
 
-    def _raise_broken(self) -> None:
+    def raise_broken(self) -> None:
+        """Raise what was broken meanwhile."""
         if self._broken is not None:
             raise self._broken
 
-    def _note(self, what: object) -> None:
+    def note(self, what: object) -> None:
+        """Let the trace depend on this."""
         self.trace = zlib.crc32(f"{what} {self.loop.time():.6f}".encode(), self.trace)
 
     # --- clients
 
-    async def _produce(self, end: float) -> None:
+    async def _produce(self) -> None:
         sending: set[asyncio.Task[None]] = set()
-        while self.loop.time() < end:
+        while self.loop.time() < self.until:
             await asyncio.sleep(self.chance.expovariate(self.rates.appends / 60 / BURST))
             for _ in range(self.chance.randint(1, 2 * BURST - 1)):
                 task = self.loop.create_task(self._send())
                 sending.add(task)
                 task.add_done_callback(sending.discard)
-            self._burst.set()
-            self._burst.clear()
+            self.burst.set()
+            self.burst.clear()
         await asyncio.gather(*sending)
 
     async def _send(self) -> None:
@@ -181,34 +204,38 @@ class World:
         store, fence = (None, None) if process is None else (process.store, process.fence)
         if process is None or store is None or fence is None:
             return
+        broker = cast("StoreBroker", process.elected.broker)
+        if broker.ports.held:
+            return
         self.appends += 1
         number, queue = self.appends, self.chance.randrange(QUEUES)
-        body = b"%d" % number
-        done = store.put(Record(topic=TOPIC, queue_id=queue, body=body))
+        done = store.put(Record(topic=TOPIC, queue_id=queue, body=b"%d" % number))
         if done.status != PutStatus.PUT_OK:
             return
         process.look_at_disk(store)
-        broker = process.elected.broker
-        assert broker is not None
-        confirm, until = broker.replication.confirm, self.loop.time() + ANSWER_S
-        pause = POLL_S
+        broker.ports.unanswered += 1
+        if await self._is_confirmed(process, broker, done.end):
+            self._acknowledge(number, (queue, done.queue_offset, done.physical_offset), fence.term)
+        broker.ports.unanswered -= 1
+
+    async def _is_confirmed(self, process: Process, broker: StoreBroker, end: int) -> bool:
+        """Wait until the client has its answer; False if it comes to know nothing."""
+        confirm, until, pause = broker.replication.confirm, self.loop.time() + ANSWER_S, POLL_S
         while self.loop.time() < until:
-            if not process.alive or process.elected.broker is not broker:
-                return
-            if confirm.current() >= done.end and confirm.may_wait(done.end):
-                self._acknowledge(
-                    number, (queue, done.queue_offset, done.physical_offset), fence.term
-                )
-                return
+            if not process.alive or process.store is not broker.store:
+                return False
+            if confirm.current() >= end and confirm.may_wait(end):
+                return True
             await asyncio.sleep(pause)
             pause = min(2 * pause, POLL_MAX_S)
+        return False
 
     def _acknowledge(self, number: int, place: tuple[int, int, int], term: InSyncSet) -> None:
         epoch, member = term.master.epoch, term.master.member
         if self.masters.setdefault(epoch, member) != member:
             raise BrokenPromiseError(f"{member} and {self.masters[epoch]} acknowledge in {epoch}")
         self.acknowledged[number] = place
-        self._note(number)
+        self.note(number)
         queue, offset, _ = place
         if offset < len(self.seen[queue]) and self.seen[queue][offset] != number:
             raise BrokenPromiseError(
@@ -216,8 +243,8 @@ class World:
                 f" {self.seen[queue][offset]}"
             )
 
-    async def _consume(self, end: float) -> None:
-        while self.loop.time() < end:
+    async def _consume(self) -> None:
+        while self.loop.time() < self.until:
             await asyncio.sleep(READ_S * self.chance.random() * 2)
             there = [each for each in self.members.values() if each.process is not None]
             if there:
@@ -283,7 +310,7 @@ class World:
             self._check(until)
 
     def _check(self, until: float) -> None:
-        self._raise_broken()
+        self.raise_broken()
         if self.loop.time() > until:
             raise BrokenPromiseError(f"not whole {CALM_S:g} s after all faults: {self._describe()}")
 
@@ -348,7 +375,14 @@ def _numbers(buffers: list[bytes | memoryview]) -> list[int]:
     return found
 
 
-def simulate(seed: int, minutes: float, rates: Rates | None = None) -> Outcome:
+def simulate(
+    seed: int,
+    minutes: float,
+    rates: Rates | None = None,
+    *,
+    plot: Plot = by_chance,
+    shape: Shape | None = None,
+) -> Outcome:
     """The life of one group. Raises BrokenPromiseError."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
@@ -361,7 +395,7 @@ def simulate(seed: int, minutes: float, rates: Rates | None = None) -> Outcome:
         ):
             loop = runner.get_loop()
             assert isinstance(loop, VirtualLoop)
-            world = World(seed, loop, folder, rates or Rates())
-            return runner.run(world.run(minutes))
+            world = World(seed, loop, folder, rates or Rates(), shape)
+            return runner.run(world.run(minutes, plot))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
