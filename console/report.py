@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from congreve.base.errors import CongreveError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,9 +123,22 @@ def shown_time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%dT%H:%M:%S}"
 
 
-def shown_body(body: bytes) -> str:
-    """The beginning of a message's body, in a table."""
-    return body[:BODY_SHOWN].decode(errors="replace")
+def body_fields(read: Callable[[], bytes], output: str) -> dict[str, str | None]:
+    """The body of a message in a row: of a table its beginning, of JSON all of it.
+
+    Bytes that are no text are `body_base64` there; a body that cannot be decompressed is null, with
+    the reason as `fault`.
+    """
+    try:
+        body = read()
+    except CongreveError as error:
+        return {"body": str(error)} if output == "table" else {"body": None, "fault": str(error)}
+    if output == "table":
+        return {"body": body[:BODY_SHOWN].decode(errors="replace")}
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body": None, "body_base64": base64.b64encode(body).decode()}
 
 
 def shown_age(milliseconds: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from congreve.base.errors import CongreveError
 from congreve.client.admin.queue_reader import QueueReader
 from congreve.client.consumer.consumer import PullConsumer
 from congreve.client.message import Message, MessageQueue, ReceivedMessage
@@ -18,15 +19,26 @@ from congreve.client.transport.route import MASTER_ID
 from congreve.console.cluster.send import lines, send_bodies, stdin
 from congreve.console.connection import cluster_options, connection
 from congreve.console.option_types import Time
-from congreve.console.report import output_option, print_json, shown_time
+from congreve.console.report import body_fields, output_option, print_json, shown_time
 from congreve.records.filter.kinds import ALL
 from congreve.records.message.topics import COMMAND_GROUP
 
 IDLE_S = 0.2
 
 Shown = Callable[[ReceivedMessage], bytes]
+
+
+def _body(message: ReceivedMessage) -> bytes:
+    """The body; empty if it cannot be decompressed, which a line on standard error says."""
+    try:
+        return message.body
+    except CongreveError as error:
+        click.echo(f"{message.message_id}: {error}", err=True)
+        return b""
+
+
 _FIELDS: dict[str, Shown] = {
-    "s": lambda message: message.body,
+    "s": _body,
     "S": lambda message: str(message.body_size).encode(),
     "t": lambda message: message.topic.encode(),
     "b": lambda message: message.queue.broker_name.encode(),
@@ -259,5 +271,5 @@ def _row(message: ReceivedMessage) -> dict[str, Any]:
         "born_ms": message.born_timestamp,
         "stored_ms": message.store_timestamp,
         "properties": message.properties,
-        "body": message.body.decode(errors="replace"),
+        **body_fields(lambda: message.body, "json"),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import click
@@ -13,7 +14,7 @@ from congreve.client.admin.resend import ResendReport
 from congreve.client.errors import RouteNotFoundError
 from congreve.console.connection import ask, asks_cluster, cluster_options
 from congreve.console.option_types import FiniteRange, Time
-from congreve.console.report import Rows, output_option, show, shown_body, shown_time
+from congreve.console.report import Rows, body_fields, output_option, show, shown_time
 
 T = TypeVar("T")
 
@@ -79,8 +80,8 @@ def list_letters(
                 "died_ms": letter.dead_ms,
                 "retries": letter.reconsume_times,
                 "resent": letter.is_resent,
-                "keys": letter.message.keys or "",
-                "body": shown_body(letter.message.body),
+                "keys": letter.message.keys,
+                **body_fields(partial(getattr, letter.message, "body"), output),
             }
             for letter in letters
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.console.connection import ask, cluster_options
 from congreve.console.option_types import Time
-from congreve.console.report import Rows, output_option, show, shown_body, shown_time
+from congreve.console.report import Rows, body_fields, output_option, show, shown_time
 
 if TYPE_CHECKING:
     from congreve.client.admin.lookup import Found, MessageLookup, SearchResult
@@ -115,9 +114,11 @@ def _now_ms() -> int:
 
 
 def _row(found: Found, output: str) -> dict[str, Any]:
+    from congreve.client.compression import decompress
     from congreve.console.web.shown_message import shown
 
-    message = shown(found, all_of_it=True)
+    record = found.record
+    message = shown(found, with_body=False)
     return {
         "topic": message.topic,
         "broker": message.broker_name,
@@ -125,24 +126,12 @@ def _row(found: Found, output: str) -> dict[str, Any]:
         "offset": message.offset,
         "message_id": message.message_id,
         "offset_id": message.offset_id,
-        "tags": message.tags,
-        "keys": message.keys,
+        "tags": message.tags or None,
+        "keys": message.keys or None,
         "born_ms": message.born_ms,
         "stored_ms": message.stored_ms,
         "born_host": message.born_host,
         "retries": message.reconsume_times,
         "properties": message.properties,
-        **_body(message.body, message.fault, output),
+        **body_fields(lambda: decompress(record.body, record.sys_flag), output),
     }
-
-
-def _body(body: bytes | None, fault: str | None, output: str) -> dict[str, str | None]:
-    """The body: of a table its beginning, of JSON all of it, as Base64 unless it is text."""
-    if body is None:
-        return {"body": fault}
-    if output == "table":
-        return {"body": shown_body(body)}
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body": None, "body_base64": base64.b64encode(body).decode()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from functools import partial
 
 import click
 
@@ -13,7 +14,7 @@ from congreve.client.errors import RouteNotFoundError
 from congreve.client.message import Message
 from congreve.client.received import ReceivedMessage
 from congreve.console.connection import ask, cluster_options, connection
-from congreve.console.report import Rows, output_option, show, shown_body, shown_time
+from congreve.console.report import Rows, body_fields, output_option, show, shown_time
 from congreve.records.message.properties import NAMES, REAL_QUEUE_ID, REAL_TOPIC
 from congreve.records.message.topics import COMMAND_GROUP, UNDELIVERABLE_TOPIC
 
@@ -44,7 +45,7 @@ def list_messages(count: int, namesrv: str, output: str) -> None:
             "queue": each.properties.get(REAL_QUEUE_ID),
             "stored_ms": each.store_timestamp,
             "keys": each.keys,
-            "body": shown_body(each.body),
+            **body_fields(partial(getattr, each, "body"), output),
         }
         for each in ask(namesrv, question)
     ]

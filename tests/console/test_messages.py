@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from congreve.client.errors import ClientError
+from congreve.console.report import body_fields
 from tests.console.conftest import congreve
 
 
@@ -134,4 +136,18 @@ def test_bytes_that_are_no_text_are_found_as_base64(namesrv: str) -> None:
     command = [sys.executable, "-m", "congreve", "send", "-n", namesrv, "-t", "raw-parcels"]
     subprocess.run([*command, "--keys", "k", "-m", b"\xff\xfe"], check=True, capture_output=True)
     (one,) = json.loads(ok(namesrv, "find", "-t", "raw-parcels", "-k", "k", "--output", "json"))
-    assert (one["body"], one["body_base64"]) == (None, "//4=")
+    (same,) = objects(ok(namesrv, "cat", "-t", "raw-parcels", "-e", "--output", "json"))
+    for row in (one, same):
+        assert (row["body"], row["body_base64"]) == (None, "//4=")
+        assert (row["tags"], row["keys"]) == (None, "k")
+
+
+def test_a_body_that_cannot_be_decompressed_has_its_fault() -> None:
+    def read() -> bytes:
+        raise ClientError("a message's body is damaged")
+
+    fault = "a message's body is damaged"
+    assert body_fields(read, "json") == {"body": None, "fault": fault}
+    assert body_fields(read, "table") == {"body": fault}
+    assert body_fields(lambda: b"x" * 100, "json") == {"body": "x" * 100}
+    assert len(body_fields(lambda: b"x" * 100, "table")["body"] or "") < 100

@@ -52,10 +52,14 @@ def test_a_message_is_sent_and_read_from_the_shell(
     assert "hello" in shell("\n".join(own), tmp_path, namesrv)
 
 
-def test_a_message_is_sent_and_read_from_python(tmp_path: Path, namesrv: str) -> None:
-    program = block("docs/get-started.md", "from congreve.client import").replace(
-        "127.0.0.1:9876", namesrv
-    )
+@pytest.mark.parametrize("page", ["docs/get-started.md", "README.md"])
+def test_a_message_is_sent_and_read_from_python(tmp_path: Path, namesrv: str, page: str) -> None:
+    program = block(page, "from congreve.client import").replace("127.0.0.1:9876", namesrv)
+    if page == "README.md":  # for python -m asyncio, in which `async with` needs no function
+        program = (
+            f"import ast, asyncio\nflag = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT\n"
+            f"asyncio.run(eval(compile({program!r}, {page!r}, 'exec', flag)))"
+        )
     with subprocess.Popen(
         [sys.executable, "-u", "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as running:
