@@ -1,10 +1,16 @@
 """The broker's settings of TLS, from broker.conf and tls.properties (RocketMQ: TlsSystemConfig)."""
 
+import os
 import ssl
+from pathlib import Path
+
+import msgspec
 
 from congreve.broker.config import BrokerConfig
+from congreve.engine.state.state_file import FileSystem
 from congreve.remoting.tls.certificates import ServerCertificates, tls_context
 from congreve.remoting.tls.errors import TlsError
+from congreve.remoting.tls.self_signed import self_signed
 from congreve.remoting.tls.settings import (
     ServerTls,
     TlsMode,
@@ -35,6 +41,25 @@ def server_certificates(config: BrokerConfig) -> ServerCertificates | None:
     """The certificates of the broker's ports; None if they have no TLS. Raises TlsError."""
     settings = server_settings(config)
     return ServerCertificates(settings) if settings.enabled else None
+
+
+def certificates_of_grpc(config: BrokerConfig, files: FileSystem) -> ServerCertificates | None:
+    """For a broker without a certificate: one that no authority has signed, in its folder.
+
+    Most clients of RocketMQ 5 want TLS, and check no certificate; RocketMQ's proxy makes one, too.
+    None if broker.conf forbids TLS, or without OpenSSL 3. Raises TlsError.
+    """
+    settings = server_settings(config)
+    made = None if settings.mode == TlsMode.DISABLED else self_signed(config.broker_name)
+    if made is None:
+        return None
+    paths = [str(Path(config.store.own_dir) / name) for name in ("grpc.pem", "grpc.key")]
+    for path, content in zip(paths, made, strict=True):
+        with files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) as file:
+            files.write(file, content, 0)
+    return ServerCertificates(
+        msgspec.structs.replace(settings, cert_path=paths[0], key_path=paths[1])
+    )
 
 
 def client_ssl(config: BrokerConfig) -> ssl.SSLContext | None:

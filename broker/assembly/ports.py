@@ -11,7 +11,7 @@ from congreve.broker.listeners import check_grpc, check_ports, with_ports
 from congreve.broker.managers import Managers
 from congreve.broker.requests.settings import host_bytes
 from congreve.broker.serving.message_paths import MessagePaths
-from congreve.broker.tls import server_certificates
+from congreve.broker.tls import certificates_of_grpc, server_certificates
 from congreve.remoting.messages.addresses import host_port
 from congreve.remoting.messages.listeners import parse_addresses
 from congreve.remoting.transport.connection import Connection
@@ -66,6 +66,8 @@ class Ports:
             name: host_port(address) for name, address in parse_addresses(config.listeners).items()
         }
         if config.grpc_port >= 0:
+            if self.certificates is None:
+                self.certificates = certificates_of_grpc(config, self._managers.store.files)
             self._grpc = self._new_door(control)
             listeners[_GRPC] = config.bind_address, config.grpc_port
         if config.listen_port:

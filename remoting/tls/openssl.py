@@ -2,7 +2,9 @@
 
 import ctypes
 import ssl
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from congreve.remoting.tls.errors import TlsError
 from congreve.remoting.tls.sessions import alpn_callback
@@ -20,6 +22,8 @@ _CALLED_BY_LANES = (
     *("SSL_new", "SSL_free", "SSL_set_fd", "SSL_set_accept_state", "SSL_read", "SSL_write"),
     *("SSL_get_error", "SSL_shutdown", "SSL_is_init_finished", "ERR_clear_error", "SSL_CTX_free"),
 )
+Signatures = Mapping[str, tuple[Any, tuple[Any, ...]]]
+"""The result and the arguments of functions."""
 _POINTER, _TEXT, _INT, _LONG = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_long
 _SIGNATURES = {
     "TLS_server_method": (_POINTER, ()),
@@ -48,9 +52,7 @@ class OpenSsl:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
+        _declare(library, _SIGNATURES)
         self.addresses = {name: _address(getattr(library, name)) for name in _CALLED_BY_LANES}
 
     def context(self, settings: ServerTls) -> int:
@@ -111,8 +113,31 @@ def load_openssl() -> OpenSsl | None:
     if not ssl.OPENSSL_VERSION.startswith("OpenSSL ") or ssl.OPENSSL_VERSION_INFO < _OLDEST:
         return None
     try:
-        import _ssl
-
-        return OpenSsl(ctypes.CDLL(_ssl.__file__))
+        return OpenSsl(_loaded())
     except (ImportError, AttributeError, OSError):
         return None
+
+
+def crypto_library(signatures: Signatures) -> ctypes.CDLL | None:
+    """Python's OpenSSL with these functions, by their results and arguments; None as
+    load_openssl(), or if it has not all of them."""
+    if load_openssl() is None:
+        return None
+    library = _loaded()
+    try:
+        _declare(library, signatures)
+    except AttributeError:
+        return None
+    return library
+
+
+def _loaded() -> ctypes.CDLL:
+    import _ssl
+
+    return ctypes.CDLL(_ssl.__file__)
+
+
+def _declare(library: ctypes.CDLL, signatures: Signatures) -> None:
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments

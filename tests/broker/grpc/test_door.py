@@ -385,3 +385,26 @@ def greeted(target: tuple[str, int], authority: Path) -> bytes | None:
     ):
         assert secure.selected_alpn_protocol() == "h2"
         return secure.getpeercert(binary_form=True)
+
+
+def test_without_a_certificate_the_port_makes_one(tmp_path: Path) -> None:
+    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    unchecked.set_alpn_protocols(["h2"])
+    with serving(tmp_path) as (broker, made):
+        assert made.send(made.message("Normal")).status.code == Code.OK
+        address = "127.0.0.1", broker.config.grpc_port
+        with (
+            socket.create_connection(address, timeout=20) as plain,
+            unchecked.wrap_socket(plain) as peer,
+        ):
+            assert peer.selected_alpn_protocol() == "h2"
+            certificate = ssl.DER_cert_to_PEM_cert(peer.getpeercert(binary_form=True) or b"")
+        assert (tmp_path / "congreve" / "grpc.pem").read_text() == certificate
+        assert (tmp_path / "congreve" / "grpc.key").stat().st_mode & 0o777 == 0o600
+        credentials = grpc.ssl_channel_credentials(certificate.encode())
+        named = (("grpc.ssl_target_name_override", broker.config.broker_name),)
+        target = f"127.0.0.1:{broker.config.grpc_port}"
+        with grpc.secure_channel(target, credentials, options=named) as channel:
+            secure = Client(made.protos, channel)
+            assert secure.send(secure.message("Normal")).status.code == Code.OK
