@@ -229,6 +229,9 @@ class PopConfig(Part):
     """The same for pops that take messages by priority; of RocketMQ 5."""
     priority_order_asc: Annotated[bool, Change.NOW] = True
     """Whether a larger number is a higher priority; of RocketMQ 5."""
+    use_separate_retry_queue: Annotated[bool, Change.NOW] = False
+    """Whether what comes again keeps its queue, and so its priority, instead of all in one queue;
+    of RocketMQ 5."""
     default_message_request_mode: Annotated[str, Change.NOW] = "PULL"
     """How consumers with clientRebalance=false read a topic for which `mqadmin setConsumeMode` has
     set nothing: PULL or POP; of RocketMQ 5."""

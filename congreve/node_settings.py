@@ -192,3 +192,4 @@ class NodeSettings(TypedDict, total=False):
     transientStorePoolEnable: bool
     transientStorePoolLocked: bool
     transientStorePoolSize: int
+    useSeparateRetryQueue: bool

@@ -13,8 +13,10 @@ import msgspec
 from numpy import int64
 from numpy.typing import NDArray
 
+from congreve.broker.config_parts import PopConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.metadata.metadata import Metadata
+from congreve.broker.metadata.offsets import Place
 from congreve.broker.pop.copies import RetryCopies
 from congreve.broker.requests.settings import host_bytes
 from congreve.broker.send.retries import dead_letter
@@ -54,8 +56,14 @@ class PopRedelivery:
     """Copies messages of one store for their groups. (RocketMQ: PopReviveService.)"""
 
     def __init__(
-        self, metadata: Metadata, store: MessageStore, in_flight: InFlight, stats: BrokerStats
+        self,
+        config: PopConfig,
+        metadata: Metadata,
+        store: MessageStore,
+        in_flight: InFlight,
+        stats: BrokerStats,
     ) -> None:
+        self._config = config
         self._topics = metadata.topics
         self._groups = metadata.groups
         self._store = store
@@ -67,7 +75,13 @@ class PopRedelivery:
         """Those that became dead letters."""
 
     def again_ordinary(
-        self, window: PopWindow, rows: NDArray[int64], host: Host, *, topic: str, until_ns: int
+        self,
+        window: PopWindow,
+        rows: NDArray[int64],
+        host: Host,
+        *,
+        topic: str,
+        until_ns: int,
     ) -> int:
         """again() for the first of the `rows` of a Due, until `until_ns` of the monotonic clock.
 
@@ -75,8 +89,9 @@ class PopRedelivery:
         """
         if topic == retry_topic(window.group) != window.topic:  # its copies say more
             return 0
-        self._topics.create_internal(topic, 1)
-        target = self._store.queues.get(topic, 0)
+        queue_id = self._queue_of(window, topic)
+        self._topics.create_internal(topic, queue_id + 1)
+        target = self._store.queues.get(topic, queue_id)
         count = self._copies.copy(
             window,
             rows,
@@ -120,8 +135,15 @@ class PopRedelivery:
                 window.group,
             )
             return self.bury(window, record, pop_ms)
-        self._topics.create_internal(copy.topic, 1)
+        copy.queue_id = self._queue_of(window, topic)
+        self._topics.create_internal(copy.topic, copy.queue_id + 1)
         return self._put(copy, window, record, pop_ms)
+
+    def _queue_of(self, window: PopWindow, topic: str) -> int:
+        """The queue of `topic` from which the group gets messages of a window again."""
+        plain = retry_topic(window.group)
+        separate = self._config.use_separate_retry_queue
+        return window.queue_id if separate and plain not in (topic, window.topic) else 0
 
     def bury(self, window: PopWindow, record: Record, pop_ms: int) -> bool:
         """Put a message into the group's dead-letter topic, and settle it; as again()."""
@@ -158,13 +180,17 @@ class PopRedelivery:
             prefixes = pop_retry_prefixes(group)
             names = [topic for topic in topics if topic.startswith(prefixes)]
             for name in (*names, retry_topic(group), dlq_topic(group)):
-                self._settle_copied(in_flight, group, name, journal_end, claimed_ms)
+                known = self._topics.table.get(name)
+                for queue_id in range(1 if known is None else known.write_queue_nums):
+                    place = group, name, queue_id
+                    self._settle_copied(in_flight, place, journal_end, claimed_ms)
 
     def _settle_copied(
-        self, in_flight: InFlight, group: str, topic: str, begin: int, claimed_ms: int
+        self, in_flight: InFlight, copies: Place, begin: int, claimed_ms: int
     ) -> None:
-        offset = self._store.max_offset(topic, 0) - 1
-        while copy := self.stored(topic, 0, offset):
+        group, topic, queue_id = copies
+        offset = self._store.max_offset(topic, queue_id) - 1
+        while copy := self.stored(topic, queue_id, offset):
             copied_ms = copy.store_timestamp
             if copy.physical_offset >= begin:
                 copied_ms = _NEVER_MS

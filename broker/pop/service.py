@@ -106,7 +106,7 @@ class Pops:
         self._clock = clock
         self.in_flight = InFlight(config.pops.limits)
         self.journal = PopJournal(store, self.in_flight, clock, lambda: config.store_host)
-        self.redelivery = PopRedelivery(metadata, store, self.in_flight, stats)
+        self.redelivery = PopRedelivery(config.pops, metadata, store, self.in_flight, stats)
         self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
@@ -194,8 +194,10 @@ class Pops:
         A slave that becomes the master forgets what is out for groups that it does not have.
         """
         retry = stored_pop_retry_topic(group, topic)
-        if retry not in self._topics.table:
-            self._topics.create_internal(retry, 1)
+        separate = self._config.pops.use_separate_retry_queue
+        if separate or retry not in self._topics.table:
+            queues = self._topics.table[topic].write_queue_nums if separate else 1
+            self._topics.create_internal(retry, max(queues, 1))
         return self._metadata.missing(topics=(retry,), group=group)
 
     def window(self, group: str, topic: str, queue_id: int, from_end: bool) -> PopWindow:

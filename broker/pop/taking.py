@@ -109,12 +109,12 @@ class PopTaking:
         by_priority = self._is_by_priority(asked)
         retry_first = self._pick(100) < self._retries_first(by_priority)
         if retry_first and not asked.ordered:
-            self._take_retries(asked, result)
+            self._take_retries(asked, result, by_priority)
         for queue_id in self._in_turn(asked.queue_ids, by_priority):
             window = self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
             self._take_from(asked, window, asked.wanted, PoppedFrom.TOPIC, result)
         if not retry_first and not asked.ordered:
-            self._take_retries(asked, result)
+            self._take_retries(asked, result, by_priority)
         if result.taken:
             self._pops.changed()
         return result
@@ -165,19 +165,29 @@ class PopTaking:
             self._pops.window(asked.group, asked.topic, queue_id, asked.from_end)
             for queue_id in asked.queue_ids
         ]
-        return windows if asked.ordered else [*windows, *self._retries(asked)]
+        return windows if asked.ordered else [*windows, *self._retries(asked, True)]
 
-    def _retries(self, asked: Asked) -> list[PopWindow]:
+    def _retries(self, asked: Asked, by_priority: bool) -> list[PopWindow]:
         """Those of the group's retry topics, the second one only if a broker of RocketMQ 5 has
         written it."""
         self._pops.take_over_retries(asked.group, asked.topic)
         topics = [stored_pop_retry_topic(asked.group, asked.topic)]
         if (second := pop_retry_topic_v2(asked.group, asked.topic)) in self._topics.table:
             topics.append(second)
-        return [self._pops.window(asked.group, topic, 0, False) for topic in topics]
+        return [
+            self._pops.window(asked.group, topic, queue_id, False)
+            for topic in topics
+            for queue_id in self._retry_queues(topic, by_priority)
+        ]
 
-    def _take_retries(self, asked: Asked, result: PopResult) -> None:
-        for window in self._retries(asked):
+    def _retry_queues(self, topic: str, by_priority: bool) -> tuple[int, ...]:
+        known = self._topics.table.get(topic)
+        if known is None or known.read_queue_nums <= 1:
+            return (0,)
+        return self._in_turn(tuple(range(known.read_queue_nums)), by_priority)
+
+    def _take_retries(self, asked: Asked, result: PopResult, by_priority: bool) -> None:
+        for window in self._retries(asked, by_priority):
             kind = PoppedFrom.of(window.topic)
             self._take_from(asked, window, MessageFilter(), kind, result)
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from congreve.base.clock import ManualClock
+from congreve.broker.config_parts import PopConfig
 from congreve.broker.pop.copies import MOVED_MS
 from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.engine.config import StoreConfig
@@ -89,7 +90,7 @@ class Both:
         )
         self.store = MessageStore(config, clock=ManualClock(NOW), disk_use=lambda _: 0.5)
         self.pops = InFlight(PopLimits())
-        self.redelivery = PopRedelivery(metadata, self.store, self.pops, Mock())
+        self.redelivery = PopRedelivery(PopConfig(), metadata, self.store, self.pops, Mock())
         self.ordinary = 0
 
     def run(self, messages: list[Sent], group: str, again: str) -> list[Any]:

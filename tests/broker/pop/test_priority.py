@@ -86,6 +86,30 @@ async def test_what_comes_again_comes_after_all_priorities(tmp_path):
         assert (first.topic, last.body) == ("%RETRY%G_T", b"0")
 
 
+@pytest.mark.parametrize("asc", [True, False])
+async def test_what_comes_again_may_keep_its_queue(tmp_path, asc):
+    settings = {"use_separate_retry_queue": True, "priority_order_asc": asc}
+    first_again = {"pop_from_retry_probability_for_priority": 100}
+    async with popping(tmp_path, **settings, **first_again) as (member, broker):
+        for priority in (0, 2, 1, 3):
+            await send(member, priority)
+        assert len(await member.pop(invisibleTime=50)) == 4
+        for queue_id in range(4):
+            while broker.store.max_offset("%RETRY%G_T", queue_id) < 1:
+                await asyncio.sleep(0.02)
+        again = await member.pop()
+        order = [3, 2, 1, 0] if asc else [0, 1, 2, 3]
+        assert [(each.queue_id, each.body) for each in again] == [(q, b"%d" % q) for q in order]
+        assert {each.topic for each in again} == {"%RETRY%G_T"}
+        assert [await member.ack(each) for each in again] == [OK] * 4
+        assert broker.managers.pops.in_flight.out == 0
+        await member.tool.create_topic("T", queues=8)
+        await member.tool.send("T", b"7", 7)
+        assert len(await member.pop(invisibleTime=50)) == 1
+        (grown,) = await member.pop(pollTime=20_000)
+        assert (grown.queue_id, grown.body) == (7, b"7")
+
+
 async def test_a_dead_letter_keeps_its_priority(tmp_path):
     async with popping(tmp_path) as (member, broker):
         group = SubscriptionGroupConfig(group_name="G", retry_max_times=0)

@@ -179,7 +179,7 @@ async def test_10058_a_backlog_of_retries_drains(tmp_path, size):
         for start in range(0, count, 500):
             await asyncio.gather(*(send(member, b"%d" % n) for n in range(start, start + 500)))
         await member.pop_all(count, invisibleTime=300)
-        again = await member.pop_all(count, pollTime=5_000)
+        again = await member.pop_all(count, pollTime=5_000, queueId=0)
         assert {message.body for message in again} == {b"%d" % n for n in range(count)}
         codes = await asyncio.gather(*(member.ack(message) for message in again))
         assert set(codes) == {OK}

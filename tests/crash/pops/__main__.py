@@ -17,7 +17,7 @@ from pathlib import Path
 from pops.campaigns import Outcome, group, one_broker, pair, switching
 from proof import page
 
-OF_A_STORE = 20
+OF_A_STORE = 10
 """Kills; the next ones get new stores."""
 BACKENDS = ("mmap", "pool", "uring")
 KINDS: dict[str, Callable[[Path, str, int], Outcome]] = {
@@ -65,7 +65,11 @@ def main(count: int) -> int:
             rows.setdefault((kind, backend), Row()).add(outcome)
             done += kills
             print(f"{done} kills, wrong: {faults}", flush=True)
-    minutes = (time.monotonic() - began) / 60
+            _write(rows, done, (time.monotonic() - began) / 60, faults)
+    return 1 if faults else 0
+
+
+def _write(rows: dict[tuple[str, str], Row], done: int, minutes: float, faults: list[str]) -> None:
     page.write(
         "pops",
         [
@@ -81,7 +85,6 @@ def main(count: int) -> int:
             ),
         ],
     )
-    return 1 if faults else 0
 
 
 if __name__ == "__main__":
