@@ -44,7 +44,9 @@ DISK_S = 0.002
 STEP_S = 0.5
 """How often a slave looks whether a heartbeat is due, in seconds."""
 LOOK_S = 0.2
-"""How often a master looks at its set and tells slaves what is confirmed, instead of 0.05 s."""
+"""How often a master looks at its set and its disk, and tells slaves what is confirmed, in seconds.
+
+A broker looks more often; most of the time of a simulation would go there."""
 SEGMENT_BYTES = 256 << 10
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
-from congreve.broker.election import elected_broker
+from congreve.broker.election import elected_broker, replication
 from congreve.broker.election.coordinator import ElectRequest
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.engine.read.reader import GetStatus
@@ -391,6 +391,7 @@ def simulate(
     try:
         with (
             patch.object(elected_broker, "TEND_S", LOOK_S),
+            patch.object(replication, "LOOK_S", LOOK_S),
             asyncio.Runner(loop_factory=make) as runner,
         ):
             loop = runner.get_loop()
