@@ -9,7 +9,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.consumers import ConsumerManager
 from congreve.broker.metadata.metadata import Metadata
-from congreve.broker.pop.service import PopProgress
+from congreve.broker.pop.progress import PopProgress
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages import fastjson
@@ -67,6 +67,7 @@ class GroupConsumeStats:
                     progress.pull_offset, progress.in_flight = pops.next_offset, pops.out
                     progress.in_flight_age = pops.oldest_ms
                     progress.redelivered, progress.dead_letters = pops.came_again, pops.dead_letters
+                    progress.without_order = pops.without_order or None
                 yield
             tps += topic_tps
         return ConsumeStats(consume_tps=tps, offset_table=table)

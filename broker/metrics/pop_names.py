@@ -6,7 +6,8 @@ from operator import add
 
 from congreve.broker.metrics.exposition import Family, Kind, label_text
 from congreve.broker.metrics.figures import OTHER
-from congreve.broker.pop.service import Pops, age_of_oldest
+from congreve.broker.pop.progress import age_of_oldest
+from congreve.broker.pop.service import Pops
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import popped_topic
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
 
 import numpy
 from numpy import int64
@@ -20,6 +19,7 @@ from congreve.broker.pop.copies import MOVED_MS
 from congreve.broker.pop.journal import PopJournal
 from congreve.broker.pop.lanes.pop_plan import PopPlans
 from congreve.broker.pop.ordered import OrderedBatches
+from congreve.broker.pop.progress import PopProgress, age_of_oldest
 from congreve.broker.pop.redelivery import PopRedelivery
 from congreve.broker.pop.waiting import Key, WaitingPops
 from congreve.engine.log.watch import LOOP_WATCHER, watch
@@ -66,19 +66,6 @@ _NOTHING = numpy.empty(0, int64)
 _NEVER_MS = 1 << 62
 
 
-class PopProgress(NamedTuple):
-    """How far the pops of a group are in a queue; counts are of messages (RocketMQ: OffsetWrapper).
-
-    The last two are since the start of the broker.
-    """
-
-    next_offset: int
-    out: int
-    oldest_ms: int | None
-    came_again: int
-    dead_letters: int
-
-
 class Pops:
     """The pops of one broker; its event loop owns it.
 
@@ -110,6 +97,7 @@ class Pops:
         self.waiting = WaitingPops(_topics_of, config.pops)
         self._popped_ms: dict[Key, int] = {}  # when a group last popped a topic
         self._pulled_ms: dict[Key, int] = {}  # and pulled it, of those that have popped
+        self._unordered_ms: dict[Key, int] = {}  # since when it pops without an order
         self.ordered = OrderedBatches()
         self._timer = WakeUpTimer(self._redeliver)
         self._periodic = Periodic(SAVE_S, self._save)
@@ -298,6 +286,7 @@ class Pops:
             next_offset=window.next,
             out=window.out,
             oldest_ms=age_of_oldest(window, self._store),
+            without_order=self._lacks_order(group, topic),
             came_again=self.redelivery.again_counts[group, topic, queue_id],
             dead_letters=self.redelivery.dead_counts[group, topic, queue_id],
         )
@@ -306,20 +295,22 @@ class Pops:
 
     def note_pop(self, key: Key, *, ordered: bool) -> None:
         """A member of the group pops the topic."""
-        if not ordered and key not in self._popped_ms:
-            self._warn_of_order(*key)
+        if ordered:
+            self._unordered_ms.pop(key, None)
+        elif key not in self._unordered_ms:
+            self._unordered_ms[key] = self._clock.now()
+            if self._lacks_order(*key):
+                logger.warning(
+                    "group %s pops topic %s without its order, although its message.type is FIFO:"
+                    " let the members pop with order=true",
+                    *key,
+                )
         self._popped_ms[key] = self._clock.now()
 
-    def _warn_of_order(self, group: str, topic: str) -> None:
+    def _lacks_order(self, group: str, topic: str) -> bool:
         config = self._topics.table.get(topic)
         attributes = (config.attributes if config else None) or {}
-        if attributes.get(MESSAGE_TYPE) == FIFO:
-            logger.warning(
-                "group %s pops topic %s without its order, although its message.type is FIFO:"
-                " let the members pop with order=true",
-                group,
-                topic,
-            )
+        return attributes.get(MESSAGE_TYPE) == FIFO and (group, topic) in self._unordered_ms
 
     def note_pull(self, group: str, topic: str) -> None:
         """A member of the group pulls the topic."""
@@ -422,7 +413,7 @@ class Pops:
         self.waiting.end_key(group=group, topic=topic)
         self.redelivery.forget(group=group, topic=topic)
         self.ordered.forget(group=group, topic=topic)
-        for table in (self._popped_ms, self._pulled_ms):
+        for table in (self._popped_ms, self._pulled_ms, self._unordered_ms):
             for key in [key for key in table if group == key[0] or topic == key[1]]:
                 del table[key]
         self.recheck_lanes()
@@ -566,17 +557,6 @@ class Pops:
         if topic not in self._topics.table or topic.startswith(RETRY_PREFIX):
             return False
         return len(stored_pop_retry_topic(group, topic).encode()) <= TOPIC_MAX
-
-
-def age_of_oldest(window: PopWindow, store: MessageStore) -> int | None:
-    """The time in ms since the oldest message that is out was stored, None if none is out.
-
-    For one that is not in memory: since it was popped.
-    """
-    for offset, popped_ms, *_ in window.messages_out(window.begin, 1).tolist():
-        stored_ms, _ = store.store_time_in_memory(window.topic, window.queue_id, offset)
-        return max(store.clock.now() - (stored_ms if stored_ms >= 0 else int(popped_ms)), 0)
-    return None
 
 
 def retry_topics(group: str, topic: str) -> tuple[str, ...]:

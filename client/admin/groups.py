@@ -1,7 +1,7 @@
 """Administers consumer groups: lag, members, offsets (RocketMQ: DefaultMQAdminExt)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -77,6 +77,8 @@ class QueueLag(Fields, msgspec.Struct, frozen=True, order=True):
     """Messages that came again since the broker's start."""
     dead_letters: int | None = None
     """Messages that became dead letters since then."""
+    without_order: bool | None = None
+    """Whether they are popped without the order that the topic's message.type FIFO says."""
 
 
 class GroupMember(Fields, msgspec.Struct, frozen=True, order=True):
@@ -347,7 +349,7 @@ class GroupAdmin:
         await self._client.demand(address, code, header.fields())
 
 
-def _popped(offsets: OffsetWrapper) -> dict[str, int | None]:
+def _popped(offsets: OffsetWrapper) -> dict[str, Any]:
     """The fields of a queue that its group pops. RocketMQ 5 only knows where the next pop
     begins."""
     if offsets.in_flight is None or offsets.pull_offset is None:
@@ -359,6 +361,7 @@ def _popped(offsets: OffsetWrapper) -> dict[str, int | None]:
         "in_flight_ms": offsets.in_flight_age,
         "redelivered": offsets.redelivered,
         "dead_letters": offsets.dead_letters,
+        "without_order": bool(offsets.without_order),
     }
 
 

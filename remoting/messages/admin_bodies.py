@@ -53,6 +53,8 @@ class OffsetWrapper(Body):
     """Congreve: messages of the queue that came again since the broker's start."""
     dead_letters: Int64 | None = None
     """Congreve: those that became dead letters."""
+    without_order: bool | None = None
+    """Congreve: they are popped without an order, which the topic's type says that they have."""
 
 
 class ConsumeStats(Body):

@@ -79,6 +79,7 @@ async def group(visit: Visit) -> Response:
         period=default_period(),
         lag=sum(each.lag for each in queues),
         pops=any(each.in_flight is not None for each in queues),
+        without_order=sorted({each.topic for each in queues if each.without_order}),
         oldest_ms=max((each.lag_ms for each in queues if each.lag), default=0),
     )
 

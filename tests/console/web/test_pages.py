@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from harness.wire import Wire
 
 import congreve
 from congreve.client import ConsumeFrom, Message, SyncShareConsumer
@@ -195,17 +196,15 @@ def test_a_group_is_shown_reset_and_deleted(console: Console, node: congreve.Nod
 
 
 def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.Node) -> None:
-    with (
-        node.producer("shop") as producer,
-        SyncShareConsumer(
-            node.address,
-            group="sharing",
-            topics={"shared-out": "*"},
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-        ) as consumer,
-    ):
+    with node.producer("shop") as producer:
         for _ in range(3):
             producer.send(Message(topic="shared-out", body=b"m"))
+    with SyncShareConsumer(
+        node.address,
+        group="sharing",
+        topics={"shared-out": "*"},
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+    ) as consumer:
         while not consumer.receive(1, wait_s=1):
             pass
         console.eventually("/groups?q=sharing", 'href="/groups/sharing"')
@@ -214,6 +213,25 @@ def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.No
         link = re.search(r'href="(/groups/sharing/members/[^"]+)"', text)
         assert link is not None
         assert "Not acknowledged" in console.eventually(link[1], "Queues that it pops")
+
+
+def test_8154_7999_a_group_that_pops_without_the_order_of_a_topic_is_named(
+    console: Console, node: congreve.Node
+) -> None:
+    topic = {"topic": "in-order", "defaultTopic": "TBW102", "readQueueNums": "1"}
+    topic |= {"writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    topic |= {"topicSysFlag": "0", "order": "false", "attributes": "+message.type=FIFO"}
+    with Wire(f"127.0.0.1:{node.broker.port}") as wire:
+        wire.call(17, topic)
+    hint = "without its order, although its message.type is FIFO"
+    for group, orderly in (("patient", True), ("hasty", False)):
+        with SyncShareConsumer(
+            node.address, group=group, topics={"in-order": "*"}, orderly=orderly
+        ) as consumer:
+            assert consumer.receive(1, wait_s=1) == []
+            console.eventually(f"/groups?q={group}", f'href="/groups/{group}"')
+            text = console.eventually(f"/groups/{group}", "In flight")
+            assert (hint in text) is not orderly
 
 
 def test_a_member_and_its_running_info_are_shown(console: Console, node: congreve.Node) -> None:
