@@ -275,6 +275,8 @@ QUOTAS: Mapping[int, Quota] = {row.code: row.quota for row in REQUESTS if row.qu
 
 NOT_ON_VIP = frozenset(row.code for row in REQUESTS if not row.vip)
 
+OF_ADMINISTRATORS = frozenset(row.code for row in REQUESTS if row.rule.admin)
+
 
 def rules(find: FindRecord, private: frozenset[str] = NOT_FOR_CONSUMERS) -> Mapping[int, Rule]:
     """What each request to a broker needs; `find` reads the messages to which requests refer.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from congreve.base.errors import CongreveError
 from congreve.base.limited_log import LimitedLog
+from congreve.broker.accounts.requests import OF_ADMINISTRATORS
 from congreve.broker.group.client_processor import is_heartbeat
 from congreve.broker.ha_frames import HAND_OVER, HAND_OVER_ACCEPTED, REPAIR
 from congreve.broker.hand_over.greeting import HandOverError, client_frame, receive
@@ -104,15 +105,18 @@ class HandOver:
         """Seconds without a request."""
         return self._now() - self._last
 
-    def note(self, frame: bytes) -> None:
-        """Count a request."""
+    def takes(self, frame: bytes) -> bool:
+        """Count a request; False for an administrator's, which is for this broker."""
         try:
-            if is_heartbeat(RemotingCommand.decode(frame)):
-                return
+            request = RemotingCommand.decode(frame)
         except FrameError:
-            pass  # the new master refuses it
-        self.handed_on += 1
-        self._last = self._now()
+            return True  # the new master refuses it
+        if request.code in OF_ADMINISTRATORS:
+            return False
+        if not is_heartbeat(request):
+            self.handed_on += 1
+            self._last = self._now()
+        return True
 
     async def _run(self) -> None:
         while not self.is_over:
@@ -137,7 +141,7 @@ class HandOver:
             try:
                 async with self._dialing:
                     peer = await self._dial(connection.peer)
-                await Relayed(connection, self.note).begin(peer)
+                await Relayed(connection, self.takes).begin(peer)
                 return
             except (OSError, CongreveError) as error:
                 if self._now() - self._begun > WITHOUT_MASTER_S:
@@ -167,12 +171,13 @@ class HandOver:
 class Relayed:
     """One client's connection and that to the new master: either end reads as fast as the other.
 
-    When one ends, so does the other. `note` gets each request. (RocketMQ: none.)
+    When one ends, so does the other, and both at a request that `takes` refuses: its sender
+    connects again, to the slave. (RocketMQ: none.)
     """
 
-    def __init__(self, connection: Connection, note: Callable[[bytes], None]) -> None:
+    def __init__(self, connection: Connection, takes: Callable[[bytes], bool]) -> None:
         self._connection = connection
-        self._note = note
+        self._takes = takes
         self._client: asyncio.Transport | None = None
         self._master: asyncio.Transport | None = None
 
@@ -206,8 +211,9 @@ class Relayed:
 
     def take_frame(self, frame: bytes) -> None:
         """Hand a request on."""
-        self._note(frame)
-        if self._master is not None:
+        if not self._takes(frame):
+            self._connection.close()
+        elif self._master is not None:
             self._master.write(frame)
 
     def pause_writing(self) -> None:

@@ -34,7 +34,11 @@ from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.codes import ResponseCode
 
 DRAINS = "drain, restart, open"
+TRANSFERS = "transfer, restart"
 """What happens to a master."""
+QUIET_MS = 5_000
+"""A broker that hands clients' requests on to the new master restarts when there has been none for
+so long."""
 
 
 class Place(NamedTuple):
@@ -53,6 +57,11 @@ class Place(NamedTuple):
     metavar="COMMAND",
     help="Restarts one: $BROKER, $BROKER_ID, $HOST, $PORT.",
 )
+@click.option(
+    "--transfer",
+    metavar="COMMAND",
+    help="Hands an elected group to another member; with the same variables.",
+)
 @click.option("--since", type=Time(), help="Leave out those that have started after this time.")
 @click.option("--force", is_flag=True, help="Also if a topic has no other broker.")
 @click.option(
@@ -70,6 +79,7 @@ class Place(NamedTuple):
 def roll(
     brokers: tuple[str, ...],
     restart: str,
+    transfer: str | None,
     since: int | None,
     force: bool,
     timeout: float,
@@ -83,7 +93,8 @@ def roll(
 
     async def question(admin: AdminClient) -> Rows:
         names = brokers or sorted(await admin.masters(await chosen_cluster(admin, cluster)))
-        rolling = _Roll(admin, MachineCommand(restart), since or 0, route_poll, timeout)
+        commands = MachineCommand(restart), MachineCommand(transfer) if transfer else None
+        rolling = _Roll(admin, *commands, since or 0, route_poll, timeout)
         for name in names if is_applied else ():
             await rolling.due(name)  # one that restarts is waited for
         rows = await rolling.plan(names)
@@ -113,12 +124,14 @@ class _Roll:
         self,
         admin: AdminClient,
         command: MachineCommand,
+        transfer: MachineCommand | None,
         since_ms: int,
         route_poll_s: float,
         timeout_s: float,
     ) -> None:
         self._admin = admin
         self._command = command
+        self._transfer = transfer
         self._since_ms = since_ms
         self._route_poll_s = route_poll_s
         self._timeout_s = timeout_s
@@ -129,8 +142,9 @@ class _Roll:
         rows: list[dict[str, Any]] = []
         for name in names:
             for place in await self._places(name):
-                drains = place.number == MASTER_ID
-                does = DRAINS if drains else "restart"
+                does = "restart"
+                if place.number == MASTER_ID:
+                    does = TRANSFERS if await self._transfers(place.address) else DRAINS
                 if not await self._is_due(place):
                     does = "none: it has started since"
                 rows.append({**place._asdict(), "does": does})
@@ -146,6 +160,9 @@ class _Roll:
         while due := [each for each in await self.due(name) if each.address not in done]:
             place = due[0]
             await self._all_in_sync(drained)
+            if place.number == MASTER_ID and await self._transfers(place.address):
+                await self._hand_over(place)
+                continue
             if place.number == MASTER_ID:
                 async with self._step(f"producers still send to {name}"):
                     await left_by_producers(drained, self._route_poll_s, self._progress)
@@ -155,8 +172,42 @@ class _Roll:
         await drained.allow_sends()
         self._progress(f"{name}: sends {await drained.sends()}")
 
+    async def _transfers(self, address: str) -> bool:
+        """Whether another member becomes the master before this one restarts."""
+        return self._transfer is not None and "haMember" in await self._figures(address)
+
+    async def _hand_over(self, place: Place) -> None:
+        """Make another member the master; both are registered in their new roles then."""
+        assert self._transfer is not None
+        self._progress(f"{place.broker}: another member becomes the master")
+        await self._transfer.run(*place)
+
+        async def follows() -> bool:
+            addresses = await DrainedBroker(self._admin, place.broker).addresses()
+            slaves = {at for number, at in addresses.items() if number != MASTER_ID}
+            return MASTER_ID in addresses and place.address in slaves
+
+        await self._until(follows, f"{place.address} is not a slave of {place.broker}")
+
+    async def _left_by_clients(self, place: Place) -> None:
+        """Wait until no client sends to a broker that was the master."""
+        if "haHandedOn" not in await self._figures(place.address):
+            return
+        self._progress(f"{place.broker}: clients find the new master")
+        await asyncio.sleep(self._route_poll_s)
+
+        async def is_quiet() -> bool:
+            figures = await self._figures(place.address)
+            return int(figures.get("haQuietMillis", QUIET_MS)) >= QUIET_MS
+
+        await self._until(is_quiet, f"clients send to {place.address}, which is no master now,")
+
+    async def _figures(self, address: str) -> Mapping[str, str]:
+        return await BrokerReports(self._admin, address).runtime()
+
     async def _restart(self, place: Place) -> None:
         name, number, address = place
+        await self._left_by_clients(place)
         before = await self._booted_ms(address)
         self._progress(f"{name} {number} at {address}: restarts")
         await self._command.run(*place)
@@ -198,7 +249,7 @@ class _Roll:
         return not self._since_ms or booted_ms <= self._since_ms
 
     async def _booted_ms(self, address: str) -> int:
-        return int((await BrokerReports(self._admin, address).runtime())["bootTimestamp"])
+        return int((await self._figures(address))["bootTimestamp"])
 
     async def _until(self, condition: Callable[[], Awaitable[bool]], otherwise: str) -> None:
         """Wait for it; while a broker does not answer, refuses as it starts, or there is no master,

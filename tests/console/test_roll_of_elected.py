@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import servers
+from harness.drivers import java_driver
+from harness.eventually import eventually
 from harness.replication.elected_processes import GROUP, ElectedProcesses
 from harness.replication.supervisor import Supervisor
 from harness.wire import Wire
 
 from congreve.base.errors import CongreveError
-from congreve.client import Message, Producer
+from congreve.client import Message, Producer, PushConsumer, ReceivedMessage
 from congreve.client.transport import instance
 from tests.console.conftest import congreve
 
 GET_RUNTIME = 28
+LEASE_S = 10
+JAVA_MS = 20_000
+"""How long the Java client sends; the roll takes 25 s on a quick machine."""
+JAVA_BATCH = 4
 
 
 def booted_ms(address: str) -> int:
@@ -49,13 +58,70 @@ async def killed(*brokers: servers.BrokerServer) -> AsyncIterator[None]:
             broker.kill()
 
 
+def transfer(group: ElectedProcesses) -> str:
+    """The command that makes another member the master."""
+    return (
+        f"test $BROKER = {GROUP} && {sys.executable} -m congreve election transfer"
+        f" -n {group.namesrv.address} -o haMode=etcd -o etcdEndpoints={group.etcd.url}"
+        f" -o brokerName={GROUP} -o brokerClusterName={servers.CLUSTER}"
+        f" -o haLeaseSeconds={LEASE_S}"
+    )
+
+
+class Java:
+    """RocketMQ's client sends numbered messages, which a consumer of ours reads in order."""
+
+    def __init__(self, folder: Path, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._driver = java_driver(folder, "JSON")
+        self._read: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+
+    @asynccontextmanager
+    async def sending_and_read(self) -> AsyncIterator[None]:
+        """No batch fails, none is lost, and the order of each queue stays."""
+        consumer = PushConsumer(
+            self._namesrv,
+            group="c",
+            topics={"counted": "*"},
+            listener=self._listen,
+            orderly=True,
+        )
+        sending = asyncio.create_task(asyncio.to_thread(self._send))
+        try:
+            async with consumer:
+                yield
+                sent = await sending
+                acknowledged = {
+                    number
+                    for batch in sent["results"]
+                    for number in range(batch["first"], batch["first"] + JAVA_BATCH)
+                }
+                await eventually(lambda: acknowledged <= set(chain(*self._read.values())), 60)
+        finally:
+            self._driver.close()
+        assert sent["failed"] == 0
+        for numbers in self._read.values():
+            firsts = list(dict.fromkeys(numbers))  # what was not committed comes twice
+            assert firsts == sorted(firsts)
+
+    def _send(self) -> dict[str, Any]:
+        request = {"topic": "counted", "size": JAVA_BATCH, "ms": JAVA_MS, "pollMs": 1000}
+        found: dict[str, Any] = self._driver.call("batchesFor", namesrv=self._namesrv, **request)
+        return found
+
+    def _listen(self, message: ReceivedMessage) -> None:
+        number = int(message.body.partition(b"|")[0])
+        self._read[message.queue.broker_name, message.queue_id].append(number)
+
+
 @pytest.mark.slow
+@pytest.mark.interop
 async def test_a_roll_restarts_the_members_of_a_group_without_a_failed_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Producers go to the other broker meanwhile."""
+    """The group's master hands over; producers leave the other broker. No producer retries."""
     monkeypatch.setattr(instance, "REFRESH_S", 0.5)
-    group = ElectedProcesses(tmp_path, 2, lease_s=3)
+    group = ElectedProcesses(tmp_path, 2, lease_s=LEASE_S)
     address = group.namesrv.address
     other = servers.broker("congreve", tmp_path / "other", address, broker_name="other")
     slave = servers.broker(
@@ -67,6 +133,7 @@ async def test_a_roll_restarts_the_members_of_a_group_without_a_failed_send(
     sent: set[str] = set()
 
     ended = asyncio.Event()
+    java = Java(tmp_path / "java", address)
 
     async def send() -> None:
         async with Producer(address, group="p", retries=0) as producer:
@@ -86,16 +153,20 @@ async def test_a_roll_restarts_the_members_of_a_group_without_a_failed_send(
             group.start(number)
         await group.all_in_sync()
         begun_ms = int(time.time() * 1000)
-        await run(address, "topic", "create", "rolled", "-q", "2")
+        for topic in ("rolled", "counted"):
+            await run(address, "topic", "create", topic, "-q", "2")
+        master = group.members[await group.master()].address
         sending = asyncio.create_task(send())
-        try:
-            with Supervisor(brokers, tmp_path, variable="ADDRESS") as supervisor:
-                command = ("--restart", supervisor.command, "--route-poll", "4", "--apply")
-                await run(address, "cluster", "roll", *command)
-                stopped = supervisor.stopped()
-        finally:
-            ended.set()
-            await sending
+        async with java.sending_and_read():
+            try:
+                with Supervisor(brokers, tmp_path, variable="ADDRESS") as supervisor:
+                    command = ("--restart", supervisor.command, "--transfer", transfer(group))
+                    await run(address, "cluster", "roll", *command, "--route-poll", "4", "--apply")
+                    stopped = supervisor.stopped()
+            finally:
+                ended.set()
+                await sending
+        assert stopped[1] == master, "the slave of the group first"
         assert sorted(stopped) == sorted(brokers), "each once"
         assert stopped[-2:] == [slave.address, other.address]
         assert failures == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from congreve.client import Credentials, Message, Producer, PushConsumer, Receiv
 
 TOPIC = "orders"
 LEASE_S = 15
+GET_RUNTIME = 28
 ADMIN = Credentials(access_key="administrator", secret_key="a-long-secret")
 PLAIN_ACL = """
 accounts:
@@ -111,7 +113,7 @@ async def test_clients_that_do_not_know_of_a_transfer_send_and_read_as_before(
 
     async with running_group(tmp_path, etcd) as group:
         names, old = group.name_server.address, group.members[1]
-        wire = Wire(old.address)
+        wire, operator = Wire(old.address), Wire(old.address)
         consumer = PushConsumer(
             names, group="c", topics={TOPIC: "*"}, listener=listener, orderly=True
         )
@@ -127,8 +129,12 @@ async def test_clients_that_do_not_know_of_a_transfer_send_and_read_as_before(
             answer = await asyncio.to_thread(wire.call, SEND_MESSAGE_V2, fields, b"0")
             assert answer.code == 0
             await eventually(lambda: hosts == [wire.local])
-            state = group.broker(1).replication.state().figures()
-            assert int(str(state["haHandedOn"])) > 50
+            # An administrator asks this broker, not the master.
+            with pytest.raises(ConnectionError):
+                await asyncio.to_thread(operator.call, GET_RUNTIME, {})
+            with Wire(old.address) as again:
+                runtime = await asyncio.to_thread(again.call, GET_RUNTIME, {})
+            assert int(json.loads(runtime.body)["table"]["haHandedOn"]) > 50
             await eventually(lambda: set(map(int, sending.sent)) <= set(chain(*read.values())))
         for numbers in read.values():
             in_order = [number for number in numbers if number]
@@ -138,6 +144,7 @@ async def test_clients_that_do_not_know_of_a_transfer_send_and_read_as_before(
         with pytest.raises(ConnectionError):
             await asyncio.to_thread(wire.call, GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})
         wire.close()
+        operator.close()
 
 
 async def test_requests_are_handed_on_with_a_login_and_checked_again(

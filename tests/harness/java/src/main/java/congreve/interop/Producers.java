@@ -65,6 +65,9 @@ final class Producers {
         producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setRetryTimesWhenSendAsyncFailed(0);
+        if (request.containsKey("pollMs")) {
+            producer.setPollNameServerInterval(request.getIntValue("pollMs"));
+        }
         if (request.containsKey("compressOver")) {
             producer.setCompressMsgBodyOverHowmuch(request.getIntValue("compressOver"));
         }
