@@ -15,7 +15,7 @@ from congreve.client.producer.transaction import (
     TransactionState,
 )
 from congreve.client.results import SendResult
-from congreve.client.transport.client_thread import ClientThread, SyncClient, blocking
+from congreve.client.transport.client_thread import ClientThread, SyncClient, SyncPart, blocking
 from congreve.client.transport.options import check_options
 
 SyncExecute = Callable[[Message, SendResult], TransactionState]
@@ -146,7 +146,7 @@ class SyncTransactionProducer(SyncProducer):
             return TransactionProducer(namesrv, group=group, check=ask, **options)
 
         self._transactions = ClientThread("producer", make)
-        self._thread = self._transactions
+        SyncPart.__init__(self, self._transactions, self._transactions.client)
 
     def send_in_transaction(
         self, message: Message, execute: SyncExecute, *, timeout_s: float | None = None

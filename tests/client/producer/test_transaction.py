@@ -6,12 +6,18 @@ from collections.abc import Callable
 import pytest
 from harness.fake_cluster import FakeBroker, FakeCluster, record, refused, stored
 
-from congreve.client import Message, ReceivedMessage, TransactionProducer, TransactionState
+from congreve.client import (
+    Message,
+    ReceivedMessage,
+    SyncTransactionProducer,
+    TransactionProducer,
+    TransactionState,
+)
 from congreve.client.errors import TransactionEndError
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
-SEND, END, CHECK = 310, 37, 39
+SEND, BATCH, END, CHECK = 310, 320, 37, 39
 MESSAGE = Message(topic="T", body=b"half", delay_level=3)
 STATES = TransactionState
 
@@ -200,3 +206,25 @@ async def test_a_refused_outcome_is_an_error_and_a_lost_one_is_unknown() -> None
         broker.answers[END] = lambda request: None
         found = await producer.send_in_transaction(MESSAGE, lambda *_: STATES.COMMIT)
         assert found.state is STATES.UNKNOWN
+
+
+async def test_a_sync_transaction_producer_also_sends_ordinary_messages() -> None:
+    message = Message(topic="T", body=b"plain")
+
+    def send_in_each_way(address: str) -> list[int]:
+        with SyncTransactionProducer(address, group="pg", check=never) as producer:
+            sent = [
+                producer.send(message),
+                producer.send(message),  # by the calling thread
+                producer.send_soon(message).result(),
+                *producer.send_batch([message]),
+                *producer.send_many("T", [b"plain"]),
+            ]
+            producer.send_oneway(message)
+            assert producer.queues("T")
+            return [result.queue_offset for result in sent]
+
+    async with FakeCluster("a") as cluster:
+        for code in (SEND, BATCH):
+            cluster.brokers["a"].answers[code] = stored
+        assert await asyncio.to_thread(send_in_each_way, cluster.address) == [7] * 5
