@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 import msgspec
 from harness.servers import free_port
-from harness.wire import PULL_MESSAGE, Wire, pull_fields
+from harness.wire import Wire
 from rich.console import Console
 from sidebyside import process
 from sidebyside.brokers import Running, create_topic, running
@@ -51,8 +51,9 @@ SETTINGS = {
 class Beside:
     """What happens beside sends of `rate` messages a second, and what it saw."""
 
-    def __init__(self, broker: Running, metrics: str, rate: float) -> None:
+    def __init__(self, broker: Running, metrics: str, rate: float, seconds: float) -> None:
         self._broker = broker
+        self._seconds = seconds
         self._metrics = metrics
         self._rate = rate
         self._done = threading.Event()
@@ -100,15 +101,22 @@ class Beside:
         self.log_bytes.append(len(there) * SEGMENT_SIZE)
 
     def _read_oldest(self) -> None:
-        """Pull each queue from its oldest message on, as many messages a second as come."""
-        offsets = [0] * QUEUES
-        begin = time.monotonic()
-        with Wire(self._broker.server.address) as wire:
-            while not self._done.wait(max(0.0, begin + self.read / self._rate - time.monotonic())):
-                queue = self.read // BATCH % QUEUES
-                answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, queue, offsets[queue], BATCH))
-                offsets[queue] = int(answer.fields["nextBeginOffset"])
-                self.read += BATCH
+        """Pull each queue from its oldest message on, as many messages a second as come.
+
+        The load generator does that: a consumer in Python would take half of a core.
+        """
+        load = Load(
+            mode="pull",
+            topic=TOPIC,
+            queues=QUEUES,
+            connections=QUEUES,
+            inflight=1,
+            batch=BATCH,
+            rate=self._rate / BATCH,
+            warmup=0,
+            duration=self._seconds,
+        )
+        self.read = generator.run(self._broker.port, load).all_messages
 
 
 def segments(broker: Running) -> set[str]:
@@ -167,7 +175,7 @@ def main(
             alone = generator.run(port, short)
         pause_ms = 1000 * DELETED_A_ROUND * SEGMENT_SIZE / (size * load.rate)
         broker.restart(fileReservedTime="0", cleanResourceInterval=str(int(pause_ms)))
-        beside = Beside(broker, f"http://127.0.0.1:{metrics_port}/metrics", load.rate)
+        beside = Beside(broker, f"http://127.0.0.1:{metrics_port}/metrics", load.rate, seconds)
         before = process.cpu_seconds(broker.pid)
         with beside.going():
             sent = generator.run(broker.port, load)
