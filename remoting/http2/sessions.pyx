@@ -7,7 +7,7 @@ cimport cython
 from libc.errno cimport ENOMEM, EPROTO
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcpy, memmove
 
 from congreve.base.byte_buffer cimport append_bytes, make_room, release
 from congreve.base.slices cimport Scratch
@@ -67,9 +67,8 @@ from congreve.remoting.http2.nghttp2 cimport (
 )
 from congreve.remoting.http2.streams cimport (
     drop_message,
-    field_of,
     free_stream,
-    is_name,
+    keep_header,
     keep_note,
     mark_partial,
     new_stream,
@@ -77,7 +76,7 @@ from congreve.remoting.http2.streams cimport (
 from congreve.remoting.lanes cimport entry_kinds
 from congreve.remoting.lanes.http2 cimport CALL_FIELDS, PREFIX, Http2Session, put_prefix
 from congreve.remoting.lanes.mailbox cimport Mailbox
-from congreve.remoting.wire.byte_text cimport put_decimal, put_i16, put_i32
+from congreve.remoting.wire.byte_text cimport put_decimal, put_i32
 from congreve.remoting.wire.frame cimport (
     FLAG_RESPONSE,
     FRAME_WHOLE,
@@ -93,7 +92,6 @@ cdef enum:
     WINDOW = 1 << 20            # bytes that a peer may send ahead, on a stream and on a connection
     HEADER_LIST_MAX = 16 * 1024     # bytes of a call's headers, as RFC 9113 counts them
     HEADER_MORE = 32            # that a header counts beside its name and value
-    METADATA_MAX = 8 * 1024     # bytes of those that are kept
     IDLE_FRAMES_MAX = 1000      # frames without a purpose between two messages
     TEXT_MAX = 1024             # bytes of the text of a status
     CHUNK_MAX = 16 * 1024 + 9   # bytes of the largest frame that nghttp2 makes here
@@ -222,8 +220,6 @@ cdef int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const u
                    size_t name_length, const uint8_t *value, size_t length, uint8_t flags,
                    void *user) noexcept nogil:
     cdef Stream *stream = stream_of(<Session *> user, frame.hd.stream_id)
-    cdef uint8_t[3] head
-    cdef int field
     if stream == NULL:
         return 0
     # A short block may unpack to much: nghttp2 checks each header before it calls this.
@@ -232,23 +228,9 @@ cdef int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const u
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     if frame.headers.cat != NGHTTP2_HCAT_REQUEST:
         return 0
-    if is_name(name, name_length, b"content-type", 12):
-        stream.is_grpc = length >= 16 and memcmp(value, <const char *> b"application/grpc", 16) == 0
-        return 0
-    field = field_of(name, name_length)
-    if field == CALL_FIELDS or stream.field_at[field]:
-        return 0
-    if stream.metadata.used + <int64_t> length > METADATA_MAX:
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-    head[0] = <uint8_t> field
-    put_i16(head + 1, <int32_t> length)
-    if not append_bytes(&stream.metadata, head, 3):
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-    if length and not append_bytes(&stream.metadata, value, length):
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-    stream.field_at[field] = <int32_t> (stream.metadata.used - <int64_t> length)
-    stream.field_length[field] = <int32_t> length
-    return 0
+    return 0 if keep_header(stream, name, name_length, value, length) else (
+        NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+    )
 
 
 cdef int on_data_chunk(nghttp2_session *nghttp2, uint8_t flags, int32_t id, const uint8_t *data,

@@ -89,3 +89,6 @@ cdef bint keep_note(Stream *stream, uint8_t kind, const uint8_t *note,
 cdef void mark_partial(Session *session, Stream *stream) noexcept nogil
 # Forgets what has come of a message.
 cdef void drop_message(Session *session, Stream *stream) noexcept nogil
+# Keeps what the loop or a codec reads of a call's headers. False for too many bytes of them.
+cdef bint keep_header(Stream *stream, const uint8_t *name, size_t name_length,
+                      const uint8_t *value, size_t length) noexcept nogil

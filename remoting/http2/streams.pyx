@@ -1,9 +1,13 @@
 """The streams of a session of HTTP/2, for compiled code (streams.pxd)."""
 
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-from congreve.base.byte_buffer cimport release
+from congreve.base.byte_buffer cimport append_bytes, release
+from congreve.remoting.wire.byte_text cimport put_i16
+
+cdef enum:
+    METADATA_MAX = 8 * 1024     # bytes of the headers that are kept
 
 
 cdef Stream *new_stream(Session *session, int32_t id) noexcept nogil:
@@ -77,3 +81,26 @@ cdef void drop_message(Session *session, Stream *stream) noexcept nogil:
     session.shown.held -= stream.message.used
     stream.message.used = 0
     mark_partial(session, stream)
+
+
+cdef bint keep_header(Stream *stream, const uint8_t *name, size_t name_length,
+                      const uint8_t *value, size_t length) noexcept nogil:
+    cdef uint8_t[3] head
+    cdef int field
+    if is_name(name, name_length, b"content-type", 12):
+        stream.is_grpc = length >= 16 and memcmp(value, <const char *> b"application/grpc", 16) == 0
+        return True
+    field = field_of(name, name_length)
+    if field == CALL_FIELDS or stream.field_at[field]:
+        return True
+    if stream.metadata.used + <int64_t> length > METADATA_MAX:
+        return False
+    head[0] = <uint8_t> field
+    put_i16(head + 1, <int32_t> length)
+    if not append_bytes(&stream.metadata, head, 3):
+        return False
+    if length and not append_bytes(&stream.metadata, value, length):
+        return False
+    stream.field_at[field] = <int32_t> (stream.metadata.used - <int64_t> length)
+    stream.field_length[field] = <int32_t> length
+    return True
