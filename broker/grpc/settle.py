@@ -142,9 +142,12 @@ class Settling:
 
 
 def fill_common(response: Any) -> None:
-    """Fill in the status of a response with many: theirs, if all have the same."""
+    """Fill in the status of a response with many: theirs, if all have the same.
+
+    Users look for the name of INVALID_RECEIPT_HANDLE in the text, as RocketMQ's proxy has it.
+    """
     statuses = [entry.status for entry in response.entries]
-    if len(statuses) == 1:
+    if len(statuses) == 1 and statuses[0].code != Code.INVALID_RECEIPT_HANDLE:
         response.status.CopyFrom(statuses[0])
         return
     codes = {status.code for status in statuses}

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t
 # Numbers of definition.proto's Code that compiled code writes.
 cdef enum:
     OK = 20000
+    INVALID_RECEIPT_HANDLE = 40013
 
 # The Code for a code of remoting.
 cpdef int32_t code_of(int32_t remoting) noexcept nogil

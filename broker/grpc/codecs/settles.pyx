@@ -27,7 +27,7 @@ from congreve.broker.grpc.codecs.call_text cimport (
     status_size,
     value_of,
 )
-from congreve.broker.grpc.codecs.codes cimport OK, code_of_settling
+from congreve.broker.grpc.codecs.codes cimport INVALID_RECEIPT_HANDLE, OK, code_of_settling
 from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.remoting.lanes.http2 cimport PREFIX, put_prefix
 from congreve.remoting.wire.fast_headers cimport ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME
@@ -247,13 +247,16 @@ cdef class SettleCodec:
                         ByteBuffer *messages) noexcept nogil:
         cdef int32_t code = code_of_settling(header.code)
         cdef Slice remark = status_text(header, code)
+        cdef Slice text = remark
         cdef int64_t status = status_size(code, remark)
         cdef uint8_t *begin
         cdef uint8_t *out
         if not make_room(messages, messages.used + call.note.length + ANSWER_MORE):
             return False
+        if code == INVALID_RECEIPT_HANDLE:      # users look for its name
+            text.data, text.length = <const uint8_t *> b"INVALID_RECEIPT_HANDLE", 22
         begin = messages.data + messages.used + PREFIX
-        out = put_status(begin, 1, code, remark)
+        out = put_status(begin, 1, code, text)
         out = put_bytes_head(out, 2, call.note.length + 1 + varint_size(status) + status)
         out = put_status(put_text(out, call.note), 3, code, remark)
         put_prefix(begin - PREFIX, out - begin)

@@ -131,7 +131,10 @@ def test_a_poll_waits_and_a_change_brings_a_message_again(tmp_path: Path) -> Non
         assert changed.status.code == Code.OK
         assert changed.receipt_handle != first.system_properties.receipt_handle
         # The old handle is void.
-        assert consumer.ack(first).status.code == Code.INVALID_RECEIPT_HANDLE
+        refused = consumer.ack(first)
+        assert refused.status.code == Code.INVALID_RECEIPT_HANDLE
+        assert refused.status.message == "INVALID_RECEIPT_HANDLE"
+        assert "is not valid" in refused.entries[0].status.message
         code, (again,) = consumer.receive(20)
         assert code == Code.OK
         assert (again.topic.name, again.system_properties.delivery_attempt) == ("Normal", 2)

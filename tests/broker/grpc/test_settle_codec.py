@@ -179,9 +179,12 @@ def test_answers_have_the_code_and_the_remark(code: int, remark: str | None) -> 
     response = P.AckMessageResponse.FromString(message)
     (found,) = response.entries
     assert (found.message_id, found.receipt_handle) == ("01AB", "h")
-    assert found.status == response.status
-    assert response.status.code == code_of_settling(code)
-    text = response.status.message
+    assert found.status.code == response.status.code == code_of_settling(code)
+    text = found.status.message
+    if response.status.code == Code.INVALID_RECEIPT_HANDLE:
+        assert response.status.message == "INVALID_RECEIPT_HANDLE"
+    else:
+        assert response.status.message == text
     assert text == "OK" if code == 0 else (remark or "").startswith(text)
     assert code == 0 or len(text) >= min(len(remark or ""), 500)
 
