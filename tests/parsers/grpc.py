@@ -11,7 +11,7 @@ from congreve.broker.grpc.codecs.call_accounts import CallAccounts, producer_of
 from congreve.broker.grpc.codecs.codec import GrpcCodec, frame_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.transactions import TransactionId
+from congreve.broker.grpc.sending import TransactionId
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.remoting.http2.built import http2_refusal
 from congreve.remoting.lanes.mailbox import Mailbox
@@ -117,7 +117,7 @@ def parsers() -> Iterator[Parser]:
     )
     yield Parser(
         "the id of a transaction",
-        ("broker/grpc/transactions.py",),
+        ("broker/grpc/sending.py",),
         lambda data: TransactionId.decode(data.decode("utf-8", "replace")),
         [b"0000000000000ABC0000000000000007"],
         (CallRefusedError,),

@@ -44,6 +44,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/pull/archived_pulls.py": "reads columns that this program has built",
     "records/columns/stored.py": "reads columns that this program has built",
     "broker/accounts/access_control.py": _HANDS_ON,
+    "broker/hand_over/old_master.py": _HANDS_ON,
     "broker/assembly/access.py": _HANDS_ON,
     "broker/delay/recalls.py": _HANDS_ON,
     "broker/delay/service.py": _HANDS_ON,
