@@ -13,7 +13,7 @@ CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
 .PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-pops soak-simulation soak-threads soak-damage \
-	bench-spark clean wheel docs reference audit sbom
+	bench-spark bench-cluster clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
 
@@ -221,6 +221,10 @@ bench: $(VENV)/.dev
 # Spark over 5 million messages; some minutes.
 bench-spark: $(VENV)/.dev
 	PYTHONPATH=bench $(BIN)/python -m sparkspeed
+
+# 177 brokers and three name servers: 7 GiB, some minutes. BROKERS=20 are enough for a look.
+bench-cluster: $(VENV)/.dev
+	PYTHONPATH=bench:tests $(BIN)/python -m cluster.brokers --brokers $(or $(BROKERS),177)
 
 # A wheel for other machines, in dist/. Its manylinux tag is the oldest that auditwheel finds for this
 # machine's C library. setup.py would take what an older build, or one of the tests, left in build/lib*.
