@@ -39,10 +39,11 @@ class SlowRequests:
         code = served.request.code
         known = code in RequestCode.__members__.values()
         self._log(code).warning(
-            "slow request %s from %s:%d took %.0f ms: %.0f ms on the event loop, %.0f ms of waiting"
-            " for its turn, the disk or clients",
+            "slow request %s from %s:%d%s took %.0f ms: %.0f ms on the event loop, %.0f ms of"
+            " waiting for its turn, the disk or clients",
             RequestCode(code).name if known else code,
             *served.connection.peer,
+            " by gRPC" if served.connection.speaks_http2 else "",
             served.whole_s * 1000,
             served.busy_s * 1000,
             (served.whole_s - served.busy_s) * 1000,

@@ -42,6 +42,18 @@ def lines_of(caplog) -> list[str]:
     return [r.getMessage() for r in caplog.records if "slow request" in r.getMessage()]
 
 
+async def test_a_slow_request_of_a_grpc_client_says_so(clock, caplog):
+    def handler(request, connection):
+        clock.now += 1
+        return request.reply(0)
+
+    connection = FakeConnection()
+    connection.speaks_http2 = True
+    timed(handler, clock)(RemotingCommand(code=CODE), connection)
+    (line,) = lines_of(caplog)
+    assert "from 127.0.0.1:40000 by gRPC took 1000 ms" in line
+
+
 async def test_time_is_split_into_work_and_waiting(clock, caplog):
     async def handler(request, connection):
         clock.now += 0.010
