@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -151,7 +152,7 @@ class Broker(Lifecycle):
         try:
             self._monitors.metrics.listen()
             await self._access.load()
-            await to_thread_whole(self.store.start)
+            await to_thread_whole(partial(self.store.start, follows=self.config.is_slave))
             self.replication.take_role()
             await self.managers.load()
             self.managers.stats.sample()

@@ -121,8 +121,11 @@ class MessageStore(WritableStore):
 
     # --- life
 
-    def start(self, cut_at: int | None = None) -> None:
+    def start(self, cut_at: int | None = None, *, follows: bool = False) -> None:
         """Lock, load, recover, then serve; with `cut_at`, without the log behind that offset.
+
+        Offsets of messages that the log lost at its end are never given again, unless the store
+        `follows` a master, which sends the messages again.
 
         Raises StoreLockedError, without a change, if another broker uses the folder (D11),
         StoreError if there are queues but no log (its folder is not mounted, or was moved), and
@@ -130,7 +133,7 @@ class MessageStore(WritableStore):
         """
         self._folder.acquire()
         try:
-            self._load(cut_at)
+            self._load(cut_at, follows)
             self._folder.mark_running()
         except (StoreError, BackendError):
             self._retreat()
@@ -149,7 +152,7 @@ class MessageStore(WritableStore):
         self._open = True
         logger.info("store %s is open: %s", self.config.root_dir, self.recovery)
 
-    def _load(self, cut_at: int | None) -> None:
+    def _load(self, cut_at: int | None, follows: bool) -> None:
         self.found_clean, self.left_clean = self._folder.clean, False
         clean = self.found_clean and cut_at is None
         self._folder.acquire_log(self.queues)
@@ -176,6 +179,7 @@ class MessageStore(WritableStore):
             clean=clean,
             repair=self.repair,
             deleted=deleted,
+            follows=follows,
         )
         self.recovery = recovery.run(cut_at)
         self._late_checks = LateChecks(self.repair, recovery.unchecked)

@@ -436,7 +436,7 @@ class ElectedBroker(Lifecycle):
         """End the log where it is still that of the group; the Broker is stopped."""
         logger.warning("member %d cuts its log at %d", self.config.broker_id, at)
         store = self._make_store(self.config.store)
-        store.start(cut_at=at)
+        store.start(cut_at=at, follows=True)
         store.close()
         self._epochs.save(self._epochs.epochs.cut(at))
 

@@ -44,6 +44,9 @@ cdef class ConsumeQueue(QueueEntries):
     cdef Mapping file_for(self, int64_t base)
     # Unmaps the newest file; the next make_room() maps it again. For the one writer.
     cdef void unmap_newest(self)
-    # Adds the entry of a record that recovery found in the log; True when an entry was appended.
+    # Writes the entry over filler at the queue's end; False if something else has its place.
+    cdef bint replace_filler(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
+                             int64_t tags_code) except -1
+    # Adds the entry of a record that recovery found in the log; True when an entry was added.
     cpdef bint append(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
                       int64_t tags_code) except -1

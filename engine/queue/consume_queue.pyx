@@ -228,11 +228,14 @@ cdef class ConsumeQueue(QueueEntries):
                       int64_t tags_code) except -1:
         """Add the entry of a record that was found in the log (putMessagePositionInfo, defect D8).
 
-        Returns False if the queue already has it. It fills a gap with filler entries, and raises
-        StoreFormatError for a gap larger than a file.
+        Returns False if the queue already has it. The entry takes the place of filler at the end.
+        It fills a gap with filler entries, and raises StoreFormatError for a gap larger than a
+        file.
         """
-        if physical_offset + size <= self.max_physical or queue_offset < self.max_offset:
+        if physical_offset + size <= self.max_physical:
             return False
+        if queue_offset < self.max_offset:
+            return self.replace_filler(queue_offset, physical_offset, size, tags_code)
         if queue_offset > self.max_offset:
             if not self.on_disk.bases:
                 self.start_at(queue_offset)
@@ -245,6 +248,29 @@ cdef class ConsumeQueue(QueueEntries):
                 self._fill_to(queue_offset)
         self.make_room()
         self.put(physical_offset, size, tags_code)
+        return True
+
+    cdef bint replace_filler(self, int64_t queue_offset, int64_t physical_offset, int32_t size,
+                             int64_t tags_code) except -1:
+        # Behind the last record, before which this one does not begin, all entries are filler.
+        cdef int64_t found = 0, found_tags_code = 0, at = queue_offset * CQ_ENTRY
+        cdef int64_t base = at - at % self.file_size
+        cdef int32_t found_size = 0
+        cdef Mapping mapping
+        if (
+            not self.entry(queue_offset, &found, &found_size, &found_tags_code)
+            or found_size != CQ_FILLER_SIZE
+        ):
+            return False
+        mapping = self.active if base == self.active_base else None
+        if mapping is None:
+            mapping = self.on_disk.writable(base)
+        if queue_offset < self.summed:
+            self.sums = None
+        write_entry(mapping.data + (at - base), physical_offset, size, tags_code)
+        store_release(&self.max_physical, physical_offset + size)
+        store_release(&self.put_bytes, self.put_bytes + size)
+        self.flushed = min(self.flushed, queue_offset)
         return True
 
     # --- recovery and cleaning
@@ -281,7 +307,7 @@ cdef class ConsumeQueue(QueueEntries):
                 break
             reach += self.file_size
         self.max_offset = max(min(end, reach // CQ_ENTRY), self.min_offset)
-        self.max_physical = self._end_of_last_record()
+        self.max_physical = sum(self.last_record() or (0,))
         after = self.stored(self.max_offset, self.max_offset + 1)
         self.has_more = (after is not None and any(after)) or (
             bool(bases) and bases[len(bases) - 1] > self.max_offset * CQ_ENTRY
@@ -329,7 +355,7 @@ cdef class ConsumeQueue(QueueEntries):
                 self.on_disk.files.zero_map(mapping, position - base)
         self.max_offset = offset
         self.flushed = min(self.flushed, offset)
-        self.max_physical = self._end_of_last_record()
+        self.max_physical = sum(self.last_record() or (0,))
 
     def begin_at(self, int64_t offset):
         """Set `min` to `offset`: all entries before it have expired."""

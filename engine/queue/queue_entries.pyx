@@ -200,14 +200,15 @@ cdef class QueueEntries:
         """The first entry of a record that ends after `physical_offset`; `max` without one."""
         return self._first_not_below(physical_offset, True)
 
-    def _end_of_last_record(self):
+    def last_record(self):
+        """(physical offset, size) of the last entry but filler; None without one."""
         cdef int64_t offset = load_acquire(&self.max_offset) - 1
         while offset >= self.min_offset:
             physical_offset, size, _ = self[offset]
             if size != CQ_FILLER_SIZE:
-                return physical_offset + size
+                return physical_offset, size
             offset -= 1
-        return 0
+        return None
 
     def _first_not_below(self, int64_t physical_offset, bint by_end=False):
         # First entry whose record begins at or after `physical_offset` (or ends after it).

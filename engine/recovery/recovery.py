@@ -125,7 +125,9 @@ class Recovery:
         clean: bool,
         repair: QueueRepair,
         deleted: DeletedTopics,
+        follows: bool = False,
     ) -> None:
+        """`follows`: a master sends again what the log lost at its end."""
         self.unchecked: list[UncheckedFile] = []
         """Files that are not checked yet: queue, start, stop, CRC-32 (queue/sums.py)."""
         self.marked = 0
@@ -141,6 +143,10 @@ class Recovery:
         self._repair = repair
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
         self._ends: dict[ConsumeQueue, int] = {}
+        self._was_durable = 0  # the log once had records up to here
+        if not follows:
+            ends = (0 if mark is None else mark.end, 0 if known is None else known.log_end)
+            self._was_durable = max(ends)
         self._added_to = 0
         self._to_check = CHECKED_AT_START
         self._damaged, self._damaged_at = 0, -1
@@ -164,7 +170,7 @@ class Recovery:
             self._check_rebuilt()
             records = some.records
         scanner, end = self._walk_new(plan)
-        if self._damaged:
+        if self._damaged or end < self._was_durable:
             self._keep_ends()
         last_record = scanner.last_record
         if not scanner.records and self._known is not None:
@@ -442,14 +448,15 @@ class Recovery:
         return found
 
     def _note_ends(self) -> None:
-        """Note where the queues end on disk: of records below the mark, and of all.
+        """Note where the queues end on disk: of records that were durable, and of all.
 
         If the log has lost the last record of a queue, only its entry says which offset it had.
         """
         last = self._log.segments[-1]
+        durable = max(self.marked, self._was_durable)
         for queue in self._queues:
-            if self.marked:
-                self._ends[queue], _ = self._end_on_disk(queue, self.marked)
+            if durable:
+                self._ends[queue], _ = self._end_on_disk(queue, durable)
             if self._deleted.is_newer:
                 _, physical = self._end_on_disk(queue, last.base_offset + last.size)
                 self._added_to = max(self._added_to, physical)

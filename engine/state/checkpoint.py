@@ -200,9 +200,9 @@ class Checkpointer:
         """
         newest = newest_of(self._queues if removed is None else removed)
         # The last record of a queue with entries may have expired, after newer queues were removed.
-        if newest is not None and newest.max_physical_offset > 0 and newest.min < newest.max:
-            physical_offset, size, _ = newest[newest.max - 1]
-            self._newest = max(self._newest, (physical_offset, size))
+        last = newest.last_record() if newest is not None and newest.max_physical_offset else None
+        if last is not None:
+            self._newest = max(self._newest, last)
         return self._newest
 
     def _note_parking(self) -> None:

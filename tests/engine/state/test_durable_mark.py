@@ -15,6 +15,7 @@ from congreve.base.clock import ManualClock
 from congreve.engine.errors import StoreError, StoreFormatError
 from congreve.engine.health import Health
 from congreve.engine.log.named_record import NamedRecord
+from congreve.engine.replication.log_receiver import LogReceiver
 from congreve.engine.state.durable_mark import DurableMarkFile, DurableMarks
 from congreve.engine.store import MessageStore
 from congreve.io_backends.fault.fault import FaultBackend
@@ -195,10 +196,77 @@ def test_the_mark_of_another_log_is_not_used(
         file.replace(msgspec.structs.replace(mark, **values))
     with store_of(tmp_path / "copy") as store:
         assert store.log.max_offset == ends[0]
-        assert store.max_offset("T", 0) == 1
         again = mark_of(store)
         assert again is not None
         assert again.end == ends[0]
+
+
+def lost_end(root: Path, *, checkpoint_at: int | None) -> list[int]:
+    """A store killed with ten records of two queues on disk, of which the log loses all but three.
+
+    The checkpoint is of the store after so many records. Returns where the records end.
+    """
+    with store_of(root / "store") as store:
+        ends = []
+        for number in range(10):
+            ends.append(store.put(Record(topic="T", queue_id=number % 2, body=bytes(100))).end)
+            if number + 1 == checkpoint_at:
+                assert store.wait_durable(ends[-1], 10)
+                store.checkpoint()
+        assert store.wait_durable(ends[-1], 10)
+        marks_of(store).round()
+        copy_running(root / "store", root / "copy")
+    log = root / "copy/commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[ends[2] :] = bytes(len(data) - ends[2])
+    log.write_bytes(data)
+    return ends
+
+
+@pytest.mark.parametrize("checkpoint_at", [None, 2, 3, 8])
+def test_offsets_of_a_lost_end_are_not_given_again(
+    tmp_path: Path, checkpoint_at: int | None
+) -> None:
+    ends = lost_end(tmp_path, checkpoint_at=checkpoint_at)
+    for _ in range(2):
+        with store_of(tmp_path / "copy") as store:
+            assert store.log.max_offset == ends[2]
+            assert [store.max_offset("T", queue) for queue in (0, 1)] == [5, 5]
+    with store_of(tmp_path / "copy") as store:
+        for queue in (0, 1):
+            assert store.put(Record(topic="T", queue_id=queue, body=b"new")).queue_offset == 5
+
+
+@pytest.mark.parametrize("checkpoint_at", [None, 3, 8])
+def test_a_store_that_follows_ends_its_queues_with_its_log(
+    tmp_path: Path, checkpoint_at: int | None
+) -> None:
+    ends = lost_end(tmp_path, checkpoint_at=checkpoint_at)
+    store = store_of(tmp_path / "copy")
+    store.start(follows=True)
+    assert store.log.max_offset == ends[2]
+    assert [store.max_offset("T", queue) for queue in (0, 1)] == [2, 1]
+    store.close()
+
+
+@pytest.mark.parametrize("checkpoint_at", [None, 3, 8])
+def test_a_copied_record_takes_the_place_of_filler(
+    tmp_path: Path, checkpoint_at: int | None
+) -> None:
+    """A master that lost its end becomes the slave of one that has the records."""
+    lost_end(tmp_path, checkpoint_at=checkpoint_at)
+    with store_of(tmp_path / "store") as whole, store_of(tmp_path / "copy") as store:
+        receiver = LogReceiver(store)
+        data = bytes(memoryview(whole.log.segments[0]))[receiver.received : whole.log.max_offset]
+        receiver.writable(len(data))[:] = data
+        receiver.take(len(data))
+        for queue in (0, 1):
+            entries = [whole.queues.get("T", queue)[number] for number in range(5)]
+            assert [store.queues.get("T", queue)[number] for number in range(5)] == entries
+            assert store.max_offset("T", queue) == 5
+    with store_of(tmp_path / "copy") as store:
+        assert [store.max_offset("T", queue) for queue in (0, 1)] == [5, 5]
+        assert store.log.max_offset == whole.log.max_offset
 
 
 def test_a_cut_below_the_mark_removes_the_mark_first(tmp_path: Path) -> None:
