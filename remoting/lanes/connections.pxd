@@ -9,7 +9,7 @@ cdef enum:
     BLOCK = 1024        # connections in one piece of memory, which never moves
     BLOCKS_MAX = 1024
     LISTENERS_MAX = 32
-    COPIED_MAX = 32 * 1024  # bytes of a stash that may be copied in front of the next bytes
+    COPIED_MAX = 32 * 1024  # pending bytes that may be copied in front of the next ones
     PIECE = 32 * 1024   # kept bytes sent at once; other connections are served between two pieces
     OUTPUT_SIZE = 64 * 1024     # bytes of HTTP/2 that are sent at once
 
@@ -40,8 +40,8 @@ cdef struct LaneConnection:
     int32_t port
     int32_t listener            # the place of the listening socket that has accepted it
     int64_t active_ms           # when bytes were last received or sent
-    ByteBuffer stash            # the beginning of a frame
-    int64_t stashed_ms          # when the frame's first bytes arrived
+    ByteBuffer pending          # bytes that came and are not served: the beginning of a frame
+    int64_t pending_since_ms    # when the frame's first bytes arrived
     ByteBuffer out              # bytes that the socket did not take yet
     int64_t unsent              # the number of these bytes
     int64_t mark                # set by the sink, 0 for a new connection
@@ -66,9 +66,9 @@ cdef inline bint has_output(const LaneConnection *connection) noexcept nogil:
     return connection.out.at < connection.out.used
 
 
-# Whether the connection reads a frame into its stash.
+# Whether the connection reads a frame into its pending bytes.
 cdef inline bint has_large_frame(const LaneConnection *connection) noexcept nogil:
-    return connection.http2 == NULL and connection.stash.used > COPIED_MAX
+    return connection.http2 == NULL and connection.pending.used > COPIED_MAX
 
 
 # What the first byte of a connection says.
@@ -128,13 +128,13 @@ cdef class ConnectionTable:
     # Writes what the socket accepts now. Returns the number of bytes, or the negative errno.
     cdef int64_t transmit(self, LaneConnection *connection, const uint8_t *data,
                           int64_t length) noexcept nogil
-    # Keeps the beginning of a frame, which may be in the stash already. False without memory.
-    cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
-                    int64_t length) noexcept nogil
+    # Keeps the beginning of a frame, which may be pending already. False without memory.
+    cdef bint keep_pending(self, LaneConnection *connection, const uint8_t *data,
+                           int64_t length) noexcept nogil
     # Prepares to read the rest of a frame: returns the buffer that begins with the kept bytes, and
-    # sets `size`. The buffer is `input`, which has `size` bytes, or the stash.
-    cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
-                          int64_t *size) noexcept nogil
+    # sets `size`. The buffer is `input`, which has `size` bytes, or that of the pending bytes.
+    cdef uint8_t *buffer_for(self, LaneConnection *connection, uint8_t *input,
+                             int64_t *size) noexcept nogil
     # Sends whole frames, and keeps bytes that the socket does not accept now. Returns 0 or the
     # errno.
     cdef int send(self, LaneConnection *connection, const uint8_t *data,
@@ -160,8 +160,8 @@ cdef class ConnectionTable:
     cdef int send_kept(self, LaneConnection *connection) noexcept nogil
     # Returns the connection with the most bytes of incomplete frames; NULL if none has any.
     cdef LaneConnection *largest(self) noexcept nogil
-    # Frees the stash.
-    cdef void drop_stash(self, LaneConnection *connection) noexcept nogil
+    # Frees the pending bytes.
+    cdef void drop_pending(self, LaneConnection *connection) noexcept nogil
 
 
 cdef class Listeners:

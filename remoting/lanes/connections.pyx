@@ -175,7 +175,7 @@ cdef class ConnectionTable:
         sockets.reset_at_exit(fd, False)  # what is written reaches the peer
         connection.fd = -1
         connection.undecided = connection.again = False
-        self.drop_stash(connection)
+        self.drop_pending(connection)
         release(&connection.out)
         connection.ordered = 0
         store_relaxed(&connection.unsent, 0)
@@ -203,21 +203,21 @@ cdef class ConnectionTable:
 
     cdef int32_t lateness(self, LaneConnection *connection, int64_t now_ms) noexcept nogil:
         cdef bint blocked = may_not_serve(connection)
-        cdef int64_t more_ms = (connection.stash.used + connection.held) // self.frame_bytes_a_ms
+        cdef int64_t more_ms = (connection.pending.used + connection.held) // self.frame_bytes_a_ms
         if connection.fd < 0:
             return entry_kinds.OPENED
         if connection.http2 != NULL:
-            connection.stashed_ms = now_ms  # its stash has whole frames
+            connection.pending_since_ms = now_ms  # whole frames are pending
             if connection.http2.partial_since_ms and (
                 now_ms - connection.http2.partial_since_ms > self.frame_timeout_ms + more_ms
             ):
                 return entry_kinds.CUT_LATE
         if blocked or not connection.events & sockets.EPOLLIN:
-            connection.stashed_ms = now_ms  # while reading is paused, no frame is late
+            connection.pending_since_ms = now_ms  # while reading is paused, no frame is late
             if connection.accepted_ms:
                 connection.accepted_ms = now_ms
-        if connection.stash.used and (
-            now_ms - connection.stashed_ms > self.frame_timeout_ms + more_ms
+        if connection.pending.used and (
+            now_ms - connection.pending_since_ms > self.frame_timeout_ms + more_ms
         ):
             return entry_kinds.CUT_LATE
         if connection.accepted_ms and (
@@ -236,33 +236,33 @@ cdef class ConnectionTable:
             return entry_kinds.CLOSED
         return entry_kinds.OPENED
 
-    cdef bint stash(self, LaneConnection *connection, const uint8_t *data,
-                    int64_t length) noexcept nogil:
-        cdef ByteBuffer *stash = &connection.stash
-        cdef int64_t before = stash.size
+    cdef bint keep_pending(self, LaneConnection *connection, const uint8_t *data,
+                           int64_t length) noexcept nogil:
+        cdef ByteBuffer *pending = &connection.pending
+        cdef int64_t before = pending.size
         cdef bint fits = True
-        if stash.size and stash.data <= data < stash.data + stash.size:
-            memmove(stash.data, data, length)
+        if pending.size and pending.data <= data < pending.data + pending.size:
+            memmove(pending.data, data, length)
         else:
-            fits = make_room(stash, length)
+            fits = make_room(pending, length)
             if fits:
-                memcpy(stash.data, data, length)
-        # A large frame is read into its stash, which grows by a quarter of the bytes received, not
-        # to the size that the frame claims.
-        if fits and length > COPIED_MAX and length == stash.size:
-            fits = make_room(stash, length + max(length // 4, <int64_t> COPIED_MAX))
-        stash.used = length
-        self.unfinished_bytes += stash.size - before
+                memcpy(pending.data, data, length)
+        # A large frame is read behind its beginning: the buffer grows by a quarter of the bytes
+        # received, not to the size that the frame claims.
+        if fits and length > COPIED_MAX and length == pending.size:
+            fits = make_room(pending, length + max(length // 4, <int64_t> COPIED_MAX))
+        pending.used = length
+        self.unfinished_bytes += pending.size - before
         return fits
 
-    cdef uint8_t *unstash(self, LaneConnection *connection, uint8_t *input,
-                          int64_t *size) noexcept nogil:
-        cdef ByteBuffer *stash = &connection.stash
+    cdef uint8_t *buffer_for(self, LaneConnection *connection, uint8_t *input,
+                             int64_t *size) noexcept nogil:
+        cdef ByteBuffer *pending = &connection.pending
         if has_large_frame(connection):
-            size[0] = stash.size
-            return stash.data
-        if stash.used:
-            memcpy(input, stash.data, stash.used)
+            size[0] = pending.size
+            return pending.data
+        if pending.used:
+            memcpy(input, pending.data, pending.used)
         return input
 
     cdef bint begin_http2(self, LaneConnection *connection) noexcept nogil:
@@ -281,9 +281,9 @@ cdef class ConnectionTable:
 
     cdef bint keep_frames(self, LaneConnection *connection,
                           const ByteBuffer *frames) noexcept nogil:
-        cdef int64_t before = connection.stash.size
-        cdef bint fits = append_bytes(&connection.stash, frames.data, frames.used)
-        self.unfinished_bytes += connection.stash.size - before
+        cdef int64_t before = connection.pending.size
+        cdef bint fits = append_bytes(&connection.pending, frames.data, frames.used)
+        self.unfinished_bytes += connection.pending.size - before
         return fits
 
     cdef int flush_http2(self, LaneConnection *connection) noexcept nogil:
@@ -354,16 +354,16 @@ cdef class ConnectionTable:
         cdef int32_t place
         for place in range(self.places):
             connection = self.at(place)
-            if connection.stash.size + connection.held and (
+            if connection.pending.size + connection.held and (
                 found == NULL
-                or connection.stash.size + connection.held > found.stash.size + found.held
+                or connection.pending.size + connection.held > found.pending.size + found.held
             ):
                 found = connection
         return found
 
-    cdef void drop_stash(self, LaneConnection *connection) noexcept nogil:
-        self.unfinished_bytes -= connection.stash.size
-        release(&connection.stash)
+    cdef void drop_pending(self, LaneConnection *connection) noexcept nogil:
+        self.unfinished_bytes -= connection.pending.size
+        release(&connection.pending)
 
 
 @cython.final

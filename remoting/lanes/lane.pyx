@@ -309,15 +309,15 @@ cdef class Lane:
     # Reading.
 
     cdef void read(self, LaneConnection *connection) noexcept nogil:
-        cdef int64_t got, before = connection.stash.used, size = INPUT_SIZE
+        cdef int64_t got, before = connection.pending.used, size = INPUT_SIZE
         cdef uint8_t *data
         if connection.undecided and not self.decide(connection):
             return
         if connection.http2 == NULL:
-            data = self.table.unstash(connection, self.input, &size)
+            data = self.table.buffer_for(connection, self.input, &size)
         else:
-            data, before = self.input, 0    # its stash has whole frames, which wait
-        if data == connection.stash.data:
+            data, before = self.input, 0    # whole frames are pending
+        if data == connection.pending.data:
             size = min(size, before + LARGE_READ)
         elif self.turn_left <= 0:
             size = before + LATE_READ
@@ -339,8 +339,8 @@ cdef class Lane:
         if connection.http2 != NULL:
             self.take_http2(connection, data, got)
         else:
-            if data == connection.stash.data:
-                connection.stash.used += got
+            if data == connection.pending.data:
+                connection.pending.used += got
             self.take(connection, data, before + got)
         self.polls |= got <= SMALL_CHUNK
 
@@ -355,7 +355,7 @@ cdef class Lane:
             return
         if connection.http2.calls:
             connection.accepted_ms = 0
-        if self.frames.used and (may_not_serve(connection) or connection.stash.used):
+        if self.frames.used and (may_not_serve(connection) or connection.pending.used):
             if not self.table.keep_frames(connection, &self.frames):
                 self.close(connection, ENOMEM)
         elif self.frames.used:
@@ -404,11 +404,11 @@ cdef class Lane:
         if taken:
             connection.accepted_ms = 0
         if taken == available:
-            self.table.drop_stash(connection)
+            self.table.drop_pending(connection)
         else:
-            if taken or not connection.stash.used:
-                connection.stashed_ms = self.now_ms
-            if not self.table.stash(connection, data + taken, available - taken):
+            if taken or not connection.pending.used:
+                connection.pending_since_ms = self.now_ms
+            if not self.table.keep_pending(connection, data + taken, available - taken):
                 self.close(connection, ENOMEM)
                 return
         self.watch(connection)
@@ -417,8 +417,8 @@ cdef class Lane:
         """Serve the frames that arrived before a pause, then read again."""
         if may_not_serve(connection):
             return
-        if connection.stash.used:
-            self.take(connection, connection.stash.data, connection.stash.used)
+        if connection.pending.used:
+            self.take(connection, connection.pending.data, connection.pending.used)
         elif connection.fd >= 0:
             self.watch(connection)
         if connection.fd >= 0 and connection.http2 != NULL:
@@ -577,11 +577,11 @@ cdef class Lane:
         self.tell_opened(connection)
         self.cut_count += why == entry_kinds.CUT_LATE or why == entry_kinds.CUT_LARGE
         self.post(why, connection.id, NULL, 0,
-                  <int32_t> (connection.stash.used + connection.held))
+                  <int32_t> (connection.pending.used + connection.held))
         self.close(connection, EPROTO)
 
     cdef void shed(self, int64_t upto) noexcept nogil:
-        """Close the connections with the largest stashes until no more than `upto` bytes are left.
+        """Close the connections with the most pending bytes until at most `upto` bytes are left.
 
         Large frames wait beyond `crowded_bytes`, and check_timeouts() makes some room: a peer whose
         frames are cut and sent again takes little of the lane's time.
