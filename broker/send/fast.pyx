@@ -65,10 +65,8 @@ from congreve.engine.queue.consume_queue cimport ConsumeQueue
 from congreve.records.batches.batch_body cimport is_ordinary_batch
 from congreve.records.layout cimport SYS_TRANSACTION_MASK, SYS_TRANSACTION_PREPARED
 from congreve.records.packed_host cimport unpack_host
+from congreve.remoting.wire.fast_headers cimport SEND_MESSAGE
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY
-
-cdef enum:
-    SEND_MESSAGE = 10
 
 
 @cython.final

@@ -48,6 +48,7 @@ from congreve.engine.log.commit_log cimport Appended
 from congreve.remoting.wire.answers cimport SEND_RESPONSE_MAX
 from congreve.remoting.wire.fast_headers cimport (
     BATCH_ACK_MESSAGE,
+    END_TRANSACTION,
     POP_MESSAGE,
     is_ack,
     is_pull,
@@ -65,7 +66,6 @@ from congreve.remoting.wire.frame cimport (
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
 cdef enum:
-    END_TRANSACTION = 37
     PIECE = 64 * 1024               # bytes of requests that are appended under one hold of the lock
 
 

@@ -39,12 +39,11 @@ from congreve.remoting.lanes cimport entry_kinds, sockets
 from congreve.remoting.lanes.lane cimport UNFRAMEABLE
 from congreve.remoting.lanes.mailbox cimport MailboxEntry, new_eventfd
 from congreve.remoting.lanes.resting cimport RestingConnections
-from congreve.remoting.wire.fast_headers cimport is_send
+from congreve.remoting.wire.fast_headers cimport END_TRANSACTION, is_send
 
 from congreve.base.errors import CongreveError
 
 cdef enum:
-    END_TRANSACTION = 37
     ARRIVED = entry_kinds.OF_SINK           # mailbox entries from this sink
     APPENDED = entry_kinds.OF_SINK + 1
     NOT_DURABLE = entry_kinds.OF_SINK + 2  # with the reason as its number (LaneCommit)
