@@ -202,7 +202,7 @@ cdef class LanePops:
                 self.put_taken(
                     kind, (<ConsumeQueue> known.queues[queue].queue).queue_id, count, size
                 )
-                (<PopPlan> known.plan).counter.add(count, size)
+                (<PopPlan> known.cached.plan).counter.add(count, size)
                 return TAKEN
             if self.gather.next_offset >= self.gather.max_offset:
                 return NOTHING
@@ -285,7 +285,7 @@ cdef class LanePops:
         if queue < known.count:
             looked = self.gather.look_mapped(
                 <ConsumeQueue> known.queues[queue].queue, mapped.file, mapped.base, offset, most,
-                (<PopPlan> known.plan).tags, (<PopPlan> known.plan).records,
+                (<PopPlan> known.cached.plan).tags, (<PopPlan> known.cached.plan).records,
             )
         else:   # what comes again has passed the filter
             looked = self.gather.look_mapped(
@@ -299,7 +299,7 @@ cdef class LanePops:
 
     cdef bint look_with_gil(self, LanePop *known, int32_t queue, int64_t offset,
                             int32_t most) noexcept with gil:
-        cdef PopPlan plan = <PopPlan> known.plan
+        cdef PopPlan plan = <PopPlan> known.cached.plan
         try:
             self.gather.look(<ConsumeQueue> known.queues[queue].queue, offset, most,
                              plan.tags if queue < known.count else None,

@@ -2,9 +2,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from congreve.broker.pop.lanes.pop_plan cimport KEY_MAX, PopPlans, PopQueue
+from congreve.broker.pull.lanes.plan_table cimport LanePlan, LanePlanTable
 from congreve.broker.pull.lanes.polling cimport WaitCounts
 from congreve.engine.queue.queue_files cimport Mapping
-from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport PopHeader
 
 
@@ -17,10 +17,7 @@ cdef struct PopFile:
 
 # A pop plan of a lane. Only the lane's thread uses it.
 cdef struct LanePop:
-    Key key
-    PyObject *plan          # an owned PopPlan; NULL: the event loop serves such pops
-    int64_t changes         # and `added`: the numbers of PopPlans at the look-up
-    int64_t added
+    LanePlan cached         # a PopPlan
     const PopQueue *queues  # of `plan`
     int32_t count           # of those of the topic
     int32_t retries         # and of those with what comes again, which follow
@@ -36,12 +33,8 @@ cdef struct LanePop:
     bint costly             # the filter took long once: the event loop reads many entries for it
 
 
-cdef class LanePopTable:
+cdef class LanePopTable(LanePlanTable):
     cdef PopPlans plans
-    cdef Key **slots            # of LanePops
-    cdef Py_ssize_t capacity
-    cdef Py_ssize_t count
-    cdef Py_ssize_t keys_size   # bytes
     cdef Py_ssize_t files       # mapped files
     cdef Py_ssize_t files_max
     cdef uint8_t[KEY_MAX] bytes  # the key of the current pop
@@ -52,11 +45,5 @@ cdef class LanePopTable:
     cdef int keep_file(self, LanePop *known, int32_t queue, Mapping mapping,
                        int64_t base) except -1
 
-    cdef bint learn_with_gil(self, const Key *key) noexcept with gil
-    cdef int learn(self, const Key *key) except -1
-    cdef LanePop *add(self, const Key *key) except NULL
-    cdef int grow(self) except -1
-    cdef int clear(self) except -1
     cdef int clear_files(self) except -1
     cdef int drop_files(self, LanePop *known) except -1
-    cdef int forget(self, LanePop *known) except -1

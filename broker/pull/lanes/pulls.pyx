@@ -196,7 +196,7 @@ cdef class LanePulls:
         cdef int status
         self.pull.queue_offset = progress.offset
         if known.costly and progress.offset + COSTLY_ENTRIES < load_acquire(
-            &(<PullPlan> known.plan).queue.max_offset
+            &(<PullPlan> known.cached.plan).queue.max_offset
         ):
             return ENDS
         if not self.scan(known):
@@ -295,7 +295,7 @@ cdef class LanePulls:
 
     cdef void count(self, LanePull *known) noexcept nogil:
         self.answered += 1
-        (<PullPlan> known.plan).counter.add(self.gather.count, self.gather.size)
+        (<PullPlan> known.cached.plan).counter.add(self.gather.count, self.gather.size)
         if self.metered:
             self.quotas.charge(&self.charged, PULLS, self.gather.count, self.gather.size,
                                monotonic_ns())
@@ -347,16 +347,16 @@ cdef class LanePulls:
     cdef bint scan(self, LanePull *known) noexcept nogil:
         """Look for messages of the current pull; False if that fails."""
         cdef bint looked = self.gather.look_mapped(
-            (<PullPlan> known.plan).queue, known.file, known.base,
+            (<PullPlan> known.cached.plan).queue, known.file, known.base,
             self.pull.queue_offset, max(self.pull.max_count, 1),
-            (<PullPlan> known.plan).tags, (<PullPlan> known.plan).records,
+            (<PullPlan> known.cached.plan).tags, (<PullPlan> known.cached.plan).records,
         ) or self.look_with_gil(known)
         if self.gather.filter_memory.work > FILTER_WORK_MAX:
             known.costly = True
         return looked
 
     cdef bint look_with_gil(self, LanePull *known) noexcept with gil:
-        cdef PullPlan plan = <PullPlan> known.plan
+        cdef PullPlan plan = <PullPlan> known.cached.plan
         try:
             self.gather.look(plan.queue, self.pull.queue_offset, max(self.pull.max_count, 1),
                              plan.tags, plan.records)
@@ -367,7 +367,7 @@ cdef class LanePulls:
 
     cdef int map_file(self, LanePull *known) except -1:
         """Map the queue's file that the next look needs."""
-        cdef ConsumeQueue queue = (<PullPlan> known.plan).queue
+        cdef ConsumeQueue queue = (<PullPlan> known.cached.plan).queue
         cdef int64_t position = self.gather.next_offset * CQ_ENTRY
         cdef int64_t base = position - position % queue.file_size
         cdef Mapping mapping = queue.mapping_at(base)
@@ -440,9 +440,9 @@ cdef class LanePulls:
     cdef void wait(self, WaitingPull *waiting, LanePull *known) noexcept nogil:
         """Let the pull wait for an entry after those that the last look saw."""
         cdef int64_t end = watch_queue(
-            self.gather.log.lock, (<PullPlan> known.plan).queue, self.watcher
+            self.gather.log.lock, (<PullPlan> known.cached.plan).queue, self.watcher
         )
-        self.polling.wait(waiting, <void *> (<PullPlan> known.plan).queue)
+        self.polling.wait(waiting, <void *> (<PullPlan> known.cached.plan).queue)
         if end != self.gather.stored_end:
             self.polling.check_soon(waiting)
         elif end != self.gather.max_offset:

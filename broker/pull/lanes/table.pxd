@@ -3,17 +3,14 @@ from libc.stdint cimport int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
 from congreve.broker.pull.lanes.pull_plan cimport KEY_MAX, PullPlans
+from congreve.broker.pull.lanes.plan_table cimport LanePlan, LanePlanTable
 from congreve.engine.queue.queue_files cimport Mapping
-from congreve.records.byte_table cimport Key
 from congreve.remoting.wire.fast_headers cimport PullHeader
 
 
 # A pull plan of a lane. Only the lane's thread uses it, except for `pending`.
 cdef struct LanePull:
-    Key key
-    PyObject *plan          # an owned PullPlan; NULL: the event loop serves such pulls
-    int64_t changes         # and `added`: the numbers of PullPlans at the look-up
-    int64_t added
+    LanePlan cached         # a PullPlan
     PyObject *mapping       # owned: the queue's file that was read last, or NULL
     const uint8_t *file     # its bytes
     int64_t base            # and their offset in the queue
@@ -23,14 +20,11 @@ cdef struct LanePull:
     int64_t pending         # the last committed offset that the loop has not taken; -1: none
 
 
-cdef class LanePullTable:
+cdef class LanePullTable(LanePlanTable):
     cdef PullPlans plans
-    cdef Key **slots            # of LanePulls
-    cdef Py_ssize_t capacity
-    cdef Py_ssize_t count
-    cdef Py_ssize_t keys_size   # bytes
-    cdef LanePull **uncollected  # pulls with a pending offset; room for `capacity`
+    cdef LanePull **uncollected  # pulls with a pending offset; there is room for all entries
     cdef Py_ssize_t uncollected_count
+    cdef Py_ssize_t uncollected_max
     cdef pthread_mutex_t mutex  # guards `uncollected` and `pending`
     cdef Py_ssize_t files       # mapped files
     cdef Py_ssize_t files_max
@@ -46,10 +40,4 @@ cdef class LanePullTable:
     cdef int keep_file(self, LanePull *known, Mapping mapping, int64_t base) except -1
     cdef int drop_file(self, LanePull *known) except -1
 
-    cdef LanePull *known(self, const Key *key) noexcept nogil
-    cdef bint learn_with_gil(self, const Key *key) noexcept with gil
-    cdef int learn(self, const Key *key) except -1
-    cdef LanePull *add(self, const Key *key) except NULL
-    cdef int grow(self) except -1
-    cdef int clear(self) except -1
-    cdef int remove(self, LanePull *known) except -1
+    cdef int make_room(self) except -1
