@@ -162,24 +162,24 @@ soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-pops s
 soak-damage: $(VENV)/.dev
 	$(BIN)/pytest tests/crash/damage/test_damage_campaign.py --kill-rounds=$(or $(FAULTS),1000)
 
-# Every state of pairs, and of elected groups within the large bounds, in two processes; writes docs/proof.md.
+# Every state of pairs, and of elected groups within the large bounds, in two processes; writes tests/proof/results.md.
 soak-states: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m proof.classic large
 	PYTHONPATH=tests $(BIN)/python -m proof large
 
-# CUTS power cuts of disks with a real file system, which need root; writes docs/proof.md.
+# CUTS power cuts of disks with a real file system, which need root; writes tests/proof/results.md.
 soak-cuts: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash:bench $(BIN)/python -m cuts $(or $(CUTS),500)
 
-# HOURS simulated hours of groups under virtual time, in two processes; writes docs/proof.md.
+# HOURS simulated hours of groups under virtual time, in two processes; writes tests/proof/results.md.
 soak-simulation: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python -m simulation $(or $(HOURS),1000)
 
-# COUNT histories of clients under faults, for porcupine; writes docs/proof.md.
+# COUNT histories of clients under faults, for porcupine; writes tests/proof/results.md.
 soak-histories: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash $(BIN)/python -m histories $(or $(COUNT),200)
 
-# KILLS of brokers, pairs and elected groups in the middle of pops; writes docs/proof.md.
+# KILLS of brokers, pairs and elected groups in the middle of pops; writes tests/proof/results.md.
 soak-pops: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash $(BIN)/python -m pops $(or $(KILLS),1000)
 

@@ -1,4 +1,4 @@
-"""Explores the bounds, seeds the bugs, and writes what it found into docs/proof.md.
+"""Explores the bounds, seeds the bugs, and writes what it found into tests/proof/results.md.
 
 `python -m proof small|large [PROCESSES]`, with tests/ on the path. It ends with an error if a
 promise is broken, or a seeded bug is not found.

@@ -358,7 +358,7 @@ def _goes_on(pair: Pair, state: State) -> bool:
 
 
 def main(size: str) -> int:
-    """Explore, and write what was found into docs/proof.md; the exit code."""
+    """Explore, and write what was found into tests/proof/results.md; the exit code."""
     found = {bound: explore(bound) for bound in (LARGE if size == "large" else SMALL)}
     bugs = {name: explore(SMALL[0], rules) for name, rules in BUGS.items()}
     for each in (*found.items(), *bugs.items()):

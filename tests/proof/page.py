@@ -1,11 +1,11 @@
-"""The parts of docs/proof.md that programs write."""
+"""The parts of tests/proof/results.md, beside docs/proof.md, that programs write."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "proof.md"
+PAGE = Path(__file__).resolve().with_name("results.md")
 END = "<!-- end -->\n"
 
 

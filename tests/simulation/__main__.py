@@ -1,4 +1,4 @@
-"""Simulates many groups, one seed after the other, and writes what happened into docs/proof.md.
+"""Simulates many groups, one seed after the other, and writes tests/proof/results.md.
 
 `python -m simulation HOURS [PROCESSES [FIRST_SEED]]`, with tests/ on the path: so many simulated
 hours. A seed that breaks a promise is printed, and ends the run with an error.

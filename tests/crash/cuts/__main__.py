@@ -1,4 +1,4 @@
-"""Cuts the power of brokers many times, and writes what it found into docs/proof.md.
+"""Cuts the power of brokers many times, and writes what it found into tests/proof/results.md.
 
 `python -m cuts CUTS`, with tests/, tests/crash/ and bench/ on the path. It ends with an error if an
 acknowledged message is lost, a byte is wrong, or a control loses nothing.

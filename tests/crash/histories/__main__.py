@@ -1,4 +1,4 @@
-"""Records histories of brokers under faults, has them checked, and writes docs/proof.md.
+"""Records histories of brokers under faults, has them checked, and writes tests/proof/results.md.
 
 `python -m histories COUNT`, with tests/ and tests/crash/ on the path. They are of one broker, a
 pair and elected groups by turns. It ends with an error if one is not linearizable; then its

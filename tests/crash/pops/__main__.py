@@ -1,4 +1,4 @@
-"""Kills brokers and members in the middle of pops, and writes docs/proof.md.
+"""Kills brokers and members in the middle of pops, and writes tests/proof/results.md.
 
 `python -m pops COUNT`, with tests/ and tests/crash/ on the path: so many kills of brokers, of one
 broker, a pair and an elected group with each backend by turns. It ends with an error if a message
