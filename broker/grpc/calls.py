@@ -160,7 +160,13 @@ class GrpcCalls:
     (RocketMQ 5: GrpcMessagingApplication, ResponseWriter.)
     """
 
-    def __init__(self, methods: Mapping[str, Unary | Streaming], admit: Admits) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Unary | Streaming],
+        admit: Admits,
+        answered: Callable[[bytes], None],
+    ) -> None:
+        self._answered = answered
         self._admit = admit
         self._jobs = BackgroundJobs("a call of gRPC", logger)
         self._methods = methods
@@ -174,6 +180,9 @@ class GrpcCalls:
     def entry(self, protocol: FrameProtocol, kind: Kind, data: bytes, stream: int) -> None:
         """Take what a lane says about a call (lanes/call.py)."""
         connection = cast(Connection, protocol)
+        if kind == Kind.CALL_ANSWERED:
+            self._answered(data)
+            return
         if kind != Kind.CALL:
             self._ended(connection, stream, closed=kind == Kind.CALL_CLOSED)
             return

@@ -11,9 +11,7 @@ from congreve.broker.group.members import Members
 from congreve.broker.grpc import access
 from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
-from congreve.broker.grpc.codecs.call_accounts import CallAccounts
-from congreve.broker.grpc.codecs.codec import GrpcCodec
-from congreve.broker.grpc.codecs.hashed_names import HashedNames
+from congreve.broker.grpc.lane_codecs import LaneCodecs
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.reflection import Reflection
@@ -23,13 +21,6 @@ from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
-from congreve.records.message.properties import RESERVED_BY_GRPC
-from congreve.records.message.topics import (
-    AUTO_CREATE_TOPIC_KEY_TOPIC,
-    COMMAND_GROUP,
-    SYSTEM_GROUPS,
-    SYSTEM_TOPICS,
-)
 from congreve.remoting.http2.built import http2_sessions
 from congreve.remoting.lanes.http2 import Http2Sessions
 from congreve.remoting.transport.connection import Connection
@@ -58,10 +49,7 @@ class GrpcDoor:
         announced: Mapping[str, str],
     ) -> None:
         self._config = config
-        self._control = control
-        self._reserved = HashedNames(
-            (*RESERVED_BY_GRPC, *SYSTEM_TOPICS, *SYSTEM_GROUPS, COMMAND_GROUP)
-        )
+        self._codecs = LaneCodecs(config, metadata.groups, clock, control)
         accounts = None if control is None else lambda: control.accounts
         admit = access.CallAccess(accounts, LimitedLog(logger)).admit
         protos = Protos()
@@ -93,18 +81,12 @@ class GrpcDoor:
         methods[f"/{SERVICE}/Telemetry"] = Streaming(self.sessions.command, self.sessions.ended)
         reflection = Reflection(protos)
         methods |= dict.fromkeys(reflection.paths, Streaming(reflection.serve, reflection.ended))
-        self.calls = GrpcCalls(methods, admit)
+        self.calls = GrpcCalls(methods, admit, receiving.hold)
 
     def lane_sessions(self) -> Http2Sessions:
         """The sessions of one lane."""
         most = self._config.store.max_message_size
-        codec = GrpcCodec(
-            self._reserved,
-            template=AUTO_CREATE_TOPIC_KEY_TOPIC,
-            max_body_size=most,
-            accounts=None if self._control is None else CallAccounts(self._control.table),
-        )
-        return http2_sessions(codec, message_max=most + MESSAGE_MORE)
+        return http2_sessions(self._codecs.new(), message_max=most + MESSAGE_MORE)
 
     def stop(self) -> None:
         """Do nothing more by itself."""

@@ -18,6 +18,7 @@ from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.pop_offsets import (
     PoppedMessage,
     PoppedQueue,
+    decode_message_offsets,
     decode_order_counts,
     decode_start_offsets,
 )
@@ -90,6 +91,26 @@ class Receiving:
         last = new()
         last.delivery_timestamp.FromMilliseconds(self._clock.now())
         return last
+
+    def hold(self, told: bytes) -> None:
+        """Renew what a client has got of compiled code (codecs/receives.pyx)."""
+        client_id, group, topic, *numbers, offsets = told.decode("utf-8", "replace").split("\0")
+        pop_ms, invisible_ms = map(int, numbers)
+        handles = [
+            PopHandle(
+                start_offset=of_queue[0],
+                pop_ms=pop_ms,
+                invisible_ms=invisible_ms,
+                revive_queue_id=0,
+                kind=queue.kind,
+                broker_name=self._config.broker_name,
+                queue_id=queue.queue_id,
+                offset=offset,
+            )
+            for queue, of_queue in decode_message_offsets(offsets).items()
+            for offset in of_queue
+        ]
+        self._renewals.hold(client_id, group, topic, handles)
 
     def _header(self, call: GrpcCall, request: Any) -> PopMessageRequestHeader:
         topic = checked_topic(request.message_queue.topic)

@@ -20,10 +20,11 @@ _TYPES = {
     MessageType.LITE: 5,
     MessageType.PRIORITY: 6,
 }
-_HIDDEN = properties.RESERVED_BY_GRPC | {
+HIDDEN = properties.RESERVED_BY_GRPC | {
     *(properties.SHARDING_KEY, properties.TRACE_CONTEXT, properties.CHECK_IMMUNITY_TIME),
     *(properties.TRANSACTION_CHECK_TIMES, "__transactionId__"),
 }
+"""Properties that clients do not see as the user's."""
 
 
 class Received:
@@ -38,7 +39,7 @@ class Received:
         message = self._protos.Message(body=record.body)
         message.topic.name = record.topic
         for name, value in stored.items():
-            if name not in _HIDDEN:
+            if name not in HIDDEN:
                 message.user_properties[name] = value
         system = message.system_properties
         system.message_id = stored.get(properties.UNIQ_KEY, "")
@@ -52,11 +53,12 @@ class Received:
         system.born_timestamp.FromMilliseconds(record.born_timestamp)
         system.born_host = stored.get(properties.BORN_HOST, record.born_host[0])
         system.store_timestamp.FromMilliseconds(record.store_timestamp)
-        system.store_host = "{}:{}".format(*record.store_host)
+        host, port = record.store_host
+        system.store_host = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
         system.receipt_handle, system.delivery_attempt = handle, attempt
-        if keys := stored.get(properties.KEYS, "").split():
-            system.keys.extend(keys)
+        keys = stored.get(properties.KEYS, "").split(properties.KEY_SEPARATOR)
+        system.keys.extend(filter(None, keys))
         _fill_texts(system, stored)
         due = stored.get(properties.TIMER_DELIVER_MS, "")
         if due.isascii() and due.isdigit() and len(due) <= 14:

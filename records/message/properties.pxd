@@ -39,6 +39,9 @@ cdef extern from *:
     #define CONGREVE_POP_CK "POP_CK"
     #define CONGREVE_FIRST_POP_TIME "1ST_POP_TIME"
     #define CONGREVE_ORIGIN_GROUP "ORIGIN_GROUP"
+    #define CONGREVE_DLQ_ORIGIN_TOPIC "DLQ_ORIGIN_TOPIC"
+    #define CONGREVE_DLQ_ORIGIN_MESSAGE_ID "DLQ_ORIGIN_MESSAGE_ID"
+    #define CONGREVE_LITE_TOPIC "__LITE_TOPIC"
     """
     const char *KEYS "CONGREVE_KEYS"
     const char *TAGS "CONGREVE_TAGS"
@@ -72,6 +75,9 @@ cdef extern from *:
     const char *POP_CK "CONGREVE_POP_CK"
     const char *FIRST_POP_TIME "CONGREVE_FIRST_POP_TIME"
     const char *ORIGIN_GROUP "CONGREVE_ORIGIN_GROUP"
+    const char *DLQ_ORIGIN_TOPIC "CONGREVE_DLQ_ORIGIN_TOPIC"
+    const char *DLQ_ORIGIN_MESSAGE_ID "CONGREVE_DLQ_ORIGIN_MESSAGE_ID"
+    const char *LITE_TOPIC "CONGREVE_LITE_TOPIC"
 
 
 cdef inline bint is_property(const uint8_t *at, const uint8_t *end,

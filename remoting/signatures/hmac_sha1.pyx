@@ -5,9 +5,10 @@ from libc.stdint cimport uint32_t, uintptr_t
 from libc.string cimport memcpy
 
 import base64
-import ctypes
 import hashlib
 import hmac
+
+from congreve.remoting.signatures.openssl_functions import addresses
 
 cdef enum:
     BLOCK = 64
@@ -84,15 +85,10 @@ cdef void put_base64(const uint8_t *digest, uint8_t *out) noexcept nogil:
 def load_sha1():
     """The SHA-1 of Python's OpenSSL; None if this Python hides it, or it works in another way."""
     cdef Sha1 sha1 = Sha1()
-    try:
-        import _hashlib
-        library = ctypes.CDLL(_hashlib.__file__)
-        init, update, final = (
-            ctypes.cast(function, ctypes.c_void_p).value
-            for function in (library.SHA1_Init, library.SHA1_Update, library.SHA1_Final)
-        )
-    except (ImportError, AttributeError, OSError):
+    found = addresses("SHA1_Init", "SHA1_Update", "SHA1_Final")
+    if found is None:
         return None
+    init, update, final = found
     sha1.init = <Sha1Init> <uintptr_t> init
     sha1.update = <Sha1Update> <uintptr_t> update
     sha1.final = <Sha1Final> <uintptr_t> final

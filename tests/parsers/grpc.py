@@ -4,23 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from congreve.base.clock import Clock
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.grpc.access import Authorization
 from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.call_accounts import CallAccounts, producer_of
 from congreve.broker.grpc.codecs.codec import GrpcCodec, frame_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
+from congreve.broker.grpc.codecs.messages import ReceivedMessages
+from congreve.broker.grpc.codecs.receives import ReceiveCodec
 from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.received import HIDDEN
 from congreve.broker.grpc.sending import TransactionId
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.remoting.http2.built import http2_refusal
 from congreve.remoting.lanes.mailbox import Mailbox
 from congreve.remoting.signatures.hmac_sha1 import load_sha1
+from congreve.remoting.signatures.md5 import load_md5
 
 from .parser import Parser
 
 PATH = f"/{SERVICE}/SendMessage"
-CODEC = GrpcCodec(HashedNames(RESERVED_BY_GRPC), template="TBW102", max_body_size=1 << 22)
+RESERVED = HashedNames(RESERVED_BY_GRPC)
+MD5 = load_md5()
+assert MD5 is not None
+CODEC = GrpcCodec(
+    RESERVED,
+    template="TBW102",
+    max_body_size=1 << 22,
+    receives=ReceiveCodec(
+        RESERVED,
+        HashedNames(),
+        ReceivedMessages(MD5, "broker-a", HIDDEN),
+        Clock(),
+        renewed_ms=60_000,
+    ),
+)
 MESSAGE_MAX = 64 * 1024
 HANDLE = b"100 1700000000123 30000 0 0 broker-a 3 104 123456"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -121,6 +140,20 @@ def parsers() -> Iterator[Parser]:
         lambda data: TransactionId.decode(data.decode("utf-8", "replace")),
         [b"0000000000000ABC0000000000000007"],
         (CallRefusedError,),
+    )
+    yield Parser(
+        "receives of gRPC clients",
+        ("broker/grpc/codecs/receives.pyx",),
+        lambda data: frame_of(CODEC, f"/{SERVICE}/ReceiveMessage", data, 1),
+        [
+            resource(1)
+            + field(2, resource(1))
+            + field(3, b"\x08\1" + field(2, b"tag"))
+            + b"\x20\x20"
+            + field(5, b"\x08\x1e")
+            + field(7, b"\x08\x05"),
+        ],
+        (),
     )
     if http2_refusal() is None:
         from congreve.remoting.http2.sessions import NgHttp2Sessions, exchange

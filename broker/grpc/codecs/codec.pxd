@@ -1,3 +1,4 @@
+from congreve.broker.grpc.codecs.receives cimport ReceiveCodec
 from congreve.broker.grpc.codecs.sends cimport SendCodec
 from congreve.broker.grpc.codecs.settles cimport SettleCodec
 from congreve.remoting.lanes.http2 cimport CallCodec
@@ -7,8 +8,10 @@ cdef enum CallKind:
     SEND
     ACK
     CHANGE
+    RECEIVE
 
 
 cdef class GrpcCodec(CallCodec):
     cdef SendCodec sends
     cdef SettleCodec settles
+    cdef ReceiveCodec receives  # None: the loop has them

@@ -25,6 +25,7 @@ SEND_KIND = SEND
 """The kind of a note that is the id of a sent message."""
 ACK_KIND = ACK
 CHANGE_KIND = CHANGE
+RECEIVE_KIND = RECEIVE
 
 cdef const char *SERVICE = b"/apache.rocketmq.v2.MessagingService/"
 
@@ -35,11 +36,14 @@ cdef class GrpcCodec(CallCodec):
 
     `reserved` are the names of properties, topics and groups that need the rules in Python, as
     larger bodies than `max_body_size` bytes do. The topic `template` is that of topics which a
-    first message creates. `accounts` is None without access control.
+    first message creates. `accounts` is None without access control. Without `receives` the loop
+    serves ReceiveMessage.
     """
 
     def __init__(self, HashedNames reserved not None, *, str template not None,
-                 int64_t max_body_size, CallAccounts accounts=None):
+                 int64_t max_body_size, CallAccounts accounts=None,
+                 ReceiveCodec receives=None):
+        self.receives = receives
         self.sends = SendCodec(
             reserved, template=template, max_body_size=max_body_size, accounts=accounts
         )
@@ -63,6 +67,9 @@ cdef class GrpcCodec(CallCodec):
         if is_text(path.data, path.length, b"ChangeInvisibleDuration"):
             call.kind = CHANGE
             return self.settles.read_change(call, frames)
+        if is_text(path.data, path.length, b"ReceiveMessage") and self.receives is not None:
+            call.kind = RECEIVE
+            return self.receives.read(call, frames)
         return False
 
     cdef bint write(self, const Call *call, const Frame *frame, const Header *header,
@@ -71,6 +78,8 @@ cdef class GrpcCodec(CallCodec):
             return self.settles.write_ack(call, header, messages)
         if call.kind == CHANGE:
             return self.settles.write_change(call, header, messages)
+        if call.kind == RECEIVE:
+            return self.receives.write(call, frame, header, messages, &self.told)
         return self.sends.write(call, frame, header, messages)
 
 
@@ -98,7 +107,7 @@ def frame_of(GrpcCodec codec not None, str path, bytes message not None, int str
 
 
 def messages_of(GrpcCodec codec not None, bytes frame not None, int kind, bytes note not None):
-    """The messages of the call that a frame answers."""
+    """The messages of the call that a frame answers, and what the codec tells the loop."""
     cdef Call call
     cdef ByteBuffer messages
     cdef Frame found
@@ -110,6 +119,7 @@ def messages_of(GrpcCodec codec not None, bytes frame not None, int kind, bytes 
     messages.data = NULL
     messages.at = messages.used = messages.size = 0
     call.kind, call.note = kind, slice_of(note)
+    codec.told.used = 0
     scratch.capacity, scratch.used = len(frame), 0
     scratch.data = <unsigned char *> malloc(scratch.capacity)
     try:
@@ -126,7 +136,7 @@ def messages_of(GrpcCodec codec not None, bytes frame not None, int kind, bytes 
             at += PREFIX
             split.append(messages.data[at:at + length])
             at += length
-        return split
+        return split, codec.told.data[:codec.told.used]
     finally:
         free(scratch.data)
         release(&messages)

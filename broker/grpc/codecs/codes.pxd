@@ -4,6 +4,8 @@ from libc.stdint cimport int32_t
 cdef enum:
     OK = 20000
     INVALID_RECEIPT_HANDLE = 40013
+    MESSAGE_NOT_FOUND = 40401
+    TOO_MANY_REQUESTS = 42900
 
 # The Code for a code of remoting.
 cpdef int32_t code_of(int32_t remoting) noexcept nogil

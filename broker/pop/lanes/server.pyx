@@ -201,6 +201,12 @@ cdef class LanePopServer:
             return
         next_frame(waiting.frame, waiting.size, &frame)
         self.headers.decode(&frame, &header, NULL)
+        if connection.http2 != NULL and not lane.table.http2.awaits(
+            connection.http2, header.opaque
+        ):
+            self.polling.take_out(waiting)
+            free_pull(waiting)
+            return
         if (
             not self.accepting
             or waiting.progress.flags & MUST_END
@@ -240,8 +246,9 @@ cdef class LanePopServer:
 
     cdef void pass_on(self, Lane lane, WaitingPull *waiting) noexcept nogil:
         """Give a pop that waited to the loop, which serves it as a new one."""
+        cdef bint of_call = lane.table.find(waiting.connection).http2 != NULL
         if lane.to_loop.post(entry_kinds.FRAME, waiting.connection, waiting.frame, waiting.size,
-                             0, False):
+                             of_call << 1, False):
             self.polling.take_out(waiting)
             free_pull(waiting)
         else:

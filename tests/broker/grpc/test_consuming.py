@@ -34,21 +34,24 @@ class Consumer:
 
     def receive(self, seconds: float = 10, **fields: Any) -> tuple[int, list[Any]]:
         """The status, and the messages."""
+        answers = list(self.begin_receive(seconds, **fields))
+        codes = [each.status.code for each in answers if each.HasField("status")]
+        messages = [each.message for each in answers if each.HasField("message")]
+        return codes[-1], messages
+
+    def begin_receive(self, seconds: float, **fields: Any) -> Any:
+        """A call of ReceiveMessage: iterate over its answers, or cancel it."""
         request = self.protos.ReceiveMessageRequest(group=self.group, batch_size=32)
         request.message_queue.topic.CopyFrom(self.topic)
         request.invisible_duration.FromSeconds(30)
         request.long_polling_timeout.FromMilliseconds(int(seconds * 1000))
         for name, value in fields.items():
             setattr(request, name, value)
-        call = self._channel.unary_stream(
+        return self._channel.unary_stream(
             f"/{SERVICE}/ReceiveMessage",
             request_serializer=self.protos.ReceiveMessageRequest.SerializeToString,
             response_deserializer=self.protos.ReceiveMessageResponse.FromString,
         )(request, metadata=METADATA, timeout=seconds + 30)
-        answers = list(call)
-        codes = [each.status.code for each in answers if each.HasField("status")]
-        messages = [each.message for each in answers if each.HasField("message")]
-        return codes[-1], messages
 
     def ack(self, *messages: Any, topic: str = "") -> Any:
         """The answer to acknowledgements."""
@@ -139,6 +142,46 @@ def test_a_poll_waits_and_a_change_brings_a_message_again(tmp_path: Path) -> Non
         assert code == Code.OK
         assert (again.topic.name, again.system_properties.delivery_attempt) == ("Normal", 2)
         assert consumer.ack(again).status.code == Code.OK
+
+
+def test_lanes_serve_ordinary_consumers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise AssertionError("the event loop serves it")
+
+    for method in ("Receiving.receive", "Settling.ack", "Settling.change"):
+        module = "receive" if method.startswith("R") else "settle"
+        monkeypatch.setattr(f"congreve.broker.grpc.{module}.{method}", fails)
+    with consuming(tmp_path) as (_, made, consumer):
+        for body in (b"first", b"second"):
+            made.send(made.message("Normal", body))
+        found: list[Any] = []
+        while len(found) < 2:
+            found += consumer.receive()[1]
+        assert consumer.ack(found[0]).status.code == Code.OK
+        changed = consumer.change(found[1], 0)
+        assert changed.status.code == Code.OK
+        _, (again,) = consumer.receive(20, auto_renew=True)
+        assert (again.body, again.system_properties.delivery_attempt) == (found[1].body, 2)
+        assert consumer.ack(again).status.code == Code.OK
+        assert consumer.receive(0)[0] == Code.MESSAGE_NOT_FOUND
+
+
+def test_a_receive_that_was_cancelled_takes_nothing(tmp_path: Path) -> None:
+    with consuming(tmp_path) as (broker, made, consumer):
+        made.send(made.message("Normal", b"known"))
+        consumer.ack(*consumer.receive()[1])  # from now on lanes serve the group
+        cancelled = consumer.begin_receive(60)
+        assert broker._paths is not None
+        (lane,) = broker._paths.lanes
+        limit = time.monotonic() + 60
+        while not len(lane.pops.polling):
+            assert time.monotonic() < limit, "the receive does not wait in its lane"
+            time.sleep(0.01)
+        cancelled.cancel()
+        consumer.receive(0)  # the same connection has taken the cancel before
+        made.send(made.message("Normal", b"text"))
+        _, (found,) = consumer.receive()
+        assert (found.body, found.system_properties.delivery_attempt) == (b"text", 1)
 
 
 def test_handles_that_are_not_valid_are_refused_for_good(tmp_path: Path) -> None:

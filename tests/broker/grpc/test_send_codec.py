@@ -169,7 +169,7 @@ def test_an_answer_has_the_offset_and_the_ids(note: bytes, offset: int, handle: 
         fields["recallHandle"] = handle
     request = RemotingCommand(code=310, opaque=STREAM, serialize_type=SerializeType.ROCKETMQ)
     frame = request.reply(ResponseCode.SUCCESS, None, fields).encode()
-    (message,) = messages_of(CODEC, frame, SEND_KIND, note)
+    (message,), _ = messages_of(CODEC, frame, SEND_KIND, note)
     response = P.SendMessageResponse.FromString(message)
     assert (response.status.code, response.status.message) == (Code.OK, "OK")
     (entry,) = response.entries
@@ -187,7 +187,7 @@ def test_an_answer_has_the_offset_and_the_ids(note: bytes, offset: int, handle: 
 def test_a_refusal_has_its_code_and_remark(code: int, remark: str | None) -> None:
     request = RemotingCommand(code=310, opaque=STREAM, serialize_type=SerializeType.ROCKETMQ)
     frame = request.reply(code, remark).encode()
-    (message,) = messages_of(CODEC, frame, SEND_KIND, b"id")
+    (message,), _ = messages_of(CODEC, frame, SEND_KIND, b"id")
     response = P.SendMessageResponse.FromString(message)
     assert response.status.code == code_of(code)
     if code:

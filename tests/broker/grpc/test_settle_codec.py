@@ -175,7 +175,7 @@ def answer(code: int, remark: str | None, fields: dict[str, str] | None = None) 
 @pytest.mark.parametrize("remark", [None, 'a "quoted" text', "é" * 1000])
 def test_answers_have_the_code_and_the_remark(code: int, remark: str | None) -> None:
     entry = P.AckMessageEntry(message_id="01AB", receipt_handle="h").SerializeToString()
-    (message,) = messages_of(CODEC, answer(code, remark), ACK_KIND, entry)
+    (message,), _ = messages_of(CODEC, answer(code, remark), ACK_KIND, entry)
     response = P.AckMessageResponse.FromString(message)
     (found,) = response.entries
     assert (found.message_id, found.receipt_handle) == ("01AB", "h")
@@ -193,12 +193,12 @@ def test_answers_have_the_code_and_the_remark(code: int, remark: str | None) -> 
 def test_a_change_has_a_new_handle(pop_ms: int, invisible_ms: int) -> None:
     fields = {"popTime": str(pop_ms), "invisibleTime": str(invisible_ms), "reviveQid": "0"}
     old = HANDLE.format(0)
-    (message,) = messages_of(CODEC, answer(0, "any", fields), CHANGE_KIND, old.encode())
+    (message,), _ = messages_of(CODEC, answer(0, "any", fields), CHANGE_KIND, old.encode())
     response = P.ChangeInvisibleDurationResponse.FromString(message)
     assert (response.status.code, response.status.message) == (Code.OK, "OK")
     assert response.receipt_handle == old.replace("1700000000123", str(pop_ms), 1).replace(
         "30000", str(invisible_ms), 1
     )
-    (message,) = messages_of(CODEC, answer(13, "no"), CHANGE_KIND, old.encode())
+    (message,), _ = messages_of(CODEC, answer(13, "no"), CHANGE_KIND, old.encode())
     response = P.ChangeInvisibleDurationResponse.FromString(message)
     assert (response.status.code, response.receipt_handle) == (Code.INVALID_RECEIPT_HANDLE, "")

@@ -1,0 +1,8 @@
+from collections.abc import Iterable
+from typing import final
+
+from congreve.remoting.signatures.md5 import Md5
+
+@final
+class ReceivedMessages:
+    def __init__(self, md5: Md5, broker_name: str, hidden: Iterable[str]) -> None: ...
