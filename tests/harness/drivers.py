@@ -109,6 +109,15 @@ def java5_driver(folder: Path, *properties: str) -> Driver:
     return Driver([*command, "congreve.interop5.Driver"], folder, "java5-driver")
 
 
+def grpc_clients(folder: Path, endpoints: str) -> Driver:
+    """The official gRPC client for Java; java5/GrpcClients.java has its commands."""
+    *command, classpath = java_command(folder / "home", 256, source="java5")
+    # First: another jar has the same classes without the client's own gRPC.
+    (jar,) = (build.BUILD / "java5" / "lib").glob("rocketmq-client-java-*.jar")
+    command += [f"{jar}:{classpath}", str(build.HERE / "java5" / "GrpcClients.java"), endpoints]
+    return Driver(command, folder, "grpc-clients")
+
+
 def auto_switch_store(folder: Path) -> Driver:
     """A store of RocketMQ 5 with AutoSwitch replication; java/AutoSwitch.java has its commands."""
     home = folder / "home"
