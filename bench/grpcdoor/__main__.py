@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -117,6 +118,24 @@ class Consumer:
             response_deserializer=protos.AckMessageResponse.FromString,
         )
 
+        self._commands: SimpleQueue[Any] = SimpleQueue()
+        self._telemetry = channel.stream_stream(
+            f"/{SERVICE}/Telemetry",
+            request_serializer=protos.TelemetryCommand.SerializeToString,
+            response_deserializer=protos.TelemetryCommand.FromString,
+        )(iter(self._commands.get, None), metadata=METADATA)
+
+    def subscribe(self) -> None:
+        """Send the settings, without which RocketMQ's proxy gives nothing."""
+        command = self._protos.TelemetryCommand()
+        settings = command.settings
+        settings.client_type, settings.request_timeout.seconds = 3, 3
+        settings.subscription.group.name = GROUP
+        entry = settings.subscription.subscriptions.add()
+        entry.topic.name, entry.expression.type, entry.expression.expression = TOPIC, 1, "*"
+        self._commands.put(command)
+        next(self._telemetry)
+
     def consume(self, until: float) -> Iterator[int]:
         """The number of messages that each receive brought, all of them acknowledged."""
         request = self._protos.ReceiveMessageRequest(batch_size=32)
@@ -148,13 +167,16 @@ def consumed(target: Target, consumers: int, seconds: float) -> Turn:
             stack.enter_context(grpc.insecure_channel(address(target))) for _ in range(consumers)
         ]
         pool = stack.enter_context(ThreadPoolExecutor(consumers))
+        members = [Consumer(channel, protos) for channel in channels]
+        for each in members:
+            each.subscribe()
         cpu, begun = process.cpu_seconds(target.pid), time.monotonic()
         until = begun + seconds
-        count = sum(
-            pool.map(lambda channel: sum(Consumer(channel, protos).consume(until)), channels)
-        )
+        count = sum(pool.map(lambda member: sum(member.consume(until)), members))
         cpu, taken = process.cpu_seconds(target.pid) - cpu, time.monotonic() - begun
-    return Turn(count / taken, cpu / max(count, 1) * 1e6, float("nan"))
+        if not count:
+            raise click.ClickException(f"{target.name}: the consumers received nothing")
+    return Turn(count / taken, cpu / count * 1e6, float("nan"))
 
 
 def show(turns: dict[tuple[str, str], Turn], names: list[str], cases: list[str]) -> None:
