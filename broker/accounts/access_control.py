@@ -96,10 +96,10 @@ class AccessControl:
     def may_check(self, producer: ClientChannel, group: str, topic: str) -> bool:
         """Whether a member of a producer group may get its checks of transactions with a topic.
 
-        The group of gRPC clients has the name of the topic.
+        A gRPC client has no group: its name is that of the topic.
         """
         needs = [topic_need(topic, Perm.PUB)]
-        if group != topic:
+        if not producer.is_grpc:
             needs.append(Need(Kind.GROUP, group, Perm.PUB))
         return self._allows(producer.access_key, producer.connection, *needs)
 

@@ -54,6 +54,7 @@ class ClientChannel(msgspec.Struct):
     last_seen_ms: int = 0  # by the wall clock, for answers
     heard_at: float = 0.0  # the same by the monotonic clock, in seconds
     access_key: str | None = None  # of the account that has signed its heartbeat
+    is_grpc: bool = False  # the groups in which it produces have the names of topics
 
     @property
     def address(self) -> str:

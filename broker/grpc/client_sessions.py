@@ -174,6 +174,7 @@ class ClientSessions:
             _language(call.fields.get(CallField.LANGUAGE, "")),
             _version(call.fields.get(CallField.CLIENT_VERSION, "")),
             access_key=call.access_key,
+            is_grpc=True,
         )
         try:
             self._members.ids.hear(client)

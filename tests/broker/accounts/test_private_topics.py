@@ -1,8 +1,10 @@
 """Where brokers keep messages of other topics, their real topic decides on readers."""
 
 from pathlib import Path
+from typing import cast
 
 from congreve.broker.broker import Broker
+from congreve.broker.group.clients import Channel, ClientChannel
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
 from congreve.remoting.messages.command import RemotingCommand
@@ -127,3 +129,25 @@ async def test_replies_are_sent_as_before(tmp_path: Path) -> None:
     async with guarded(tmp_path, FILE) as (_, tools):
         reader = tools.of("reader-of-all-but-one")
         assert not is_refused(await reader.send("C_REPLY_TOPIC", BODY))
+
+
+class Peer:
+    """A connection that is not there."""
+
+    peer = ("127.0.0.1", 1)
+
+
+async def test_only_grpc_clients_get_checks_of_transactions_without_a_group(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (broker, _):
+        may_check = broker.managers.members.producers.may_check
+
+        def member(*, is_grpc: bool) -> ClientChannel:
+            connection = cast("Channel", Peer())
+            return ClientChannel(
+                *(connection, "c", "JAVA", 1), access_key="pub-of-T", is_grpc=is_grpc
+            )
+
+        assert may_check(member(is_grpc=False), "P", "T")
+        assert not may_check(member(is_grpc=False), "T", "T")  # the group T is another's
+        assert may_check(member(is_grpc=True), "T", "T")
+        assert not may_check(member(is_grpc=True), "U", "U")
