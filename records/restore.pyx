@@ -14,7 +14,7 @@ from congreve.records.layout cimport (
 )
 from congreve.records.message.properties cimport (
     DELAY, REAL_QUEUE_ID, REAL_TOPIC, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS,
-    TIMER_OUT_MS, TIMER_PREFIX,
+    TIMER_PREFIX,
 )
 from congreve.records.record cimport RECORD_OK, Message, RecordView, check
 
@@ -52,8 +52,8 @@ cdef inline bint is_of_timers(const uint8_t *name, Py_ssize_t length) noexcept n
         is_text(name, length, REAL_TOPIC) or is_text(name, length, REAL_QUEUE_ID)
         or is_text(name, length, DELAY)
         or (starts_with(name, length, TIMER_PREFIX) and (
-            is_text(name, length, TIMER_OUT_MS) or is_text(name, length, TIMER_DELIVER_MS)
-            or is_text(name, length, TIMER_DELAY_MS) or is_text(name, length, TIMER_DELAY_SEC)
+            is_text(name, length, TIMER_DELIVER_MS) or is_text(name, length, TIMER_DELAY_MS)
+            or is_text(name, length, TIMER_DELAY_SEC)
         ))
     )
 
@@ -144,8 +144,8 @@ def restored(record, int kind):
     """The record that a parked record becomes (RocketMQ: messageTimeup, endMessageTransaction).
 
     It has its real topic and queue. It keeps its properties, as with the reference, but for a
-    timed one, which loses DELAY, REAL_TOPIC, REAL_QID and TIMER_*, and has its parked record's
-    physical offset + 1 as prepared offset. A committed one has the type COMMIT and its half's
+    timed one, which loses DELAY, REAL_TOPIC, REAL_QID and TIMER_* but for TIMER_OUT_MS, the time at
+    which it was due, and has its parked record's physical offset + 1 as prepared offset. A committed one has the type COMMIT and its half's
     offset. Raises RecordError for bytes that are not a record, and for a record without a real
     topic and queue.
     """

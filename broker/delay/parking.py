@@ -47,14 +47,14 @@ def park(record: Record, config: StoreConfig, now_ms: int) -> Record:
         # A client that forwards a delivered message with its properties asks for no time.
         return park_for_level(without_times(record), config)
     due = _deliver_time(record, config, now_ms)
-    if due <= now_ms:
+    if due is None:
         return without_times(record)
-    return parked(
-        record,
-        TIMER_TOPIC,
-        TIMER_QUEUE_ID,
-        {**record.properties, properties.TIMER_OUT_MS: str(due)},
-    )
+    if due > now_ms:
+        timed = {**record.properties, properties.TIMER_OUT_MS: str(due)}
+        return parked(record, TIMER_TOPIC, TIMER_QUEUE_ID, timed)
+    plain = without_times(record)
+    was_due = {**plain.properties, properties.TIMER_OUT_MS: str(max(due, 0))}
+    return msgspec.structs.replace(plain, properties=was_due)
 
 
 def park_for_level(record: Record, config: StoreConfig) -> Record:
@@ -79,14 +79,14 @@ def without_times(record: Record) -> Record:
     return msgspec.structs.replace(record, properties=kept)
 
 
-def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int:
-    """The delivery time in ms since 1970."""
+def _deliver_time(record: Record, config: StoreConfig, now_ms: int) -> int | None:
+    """The delivery time in ms since 1970; None for a message whose sender named none."""
     found = record.properties
     name, unit_ms, counts_from_now = next(
         (time for time in _TIMES if time[0] in found), ("", 0, False)
     )
     if not name:
-        return now_ms  # TIMER_OUT_MS alone is set by a broker and has no effect
+        return None  # TIMER_OUT_MS alone is set by a broker and has no effect
     if not config.timer_wheel_enable:
         raise RefusedError(
             ResponseCode.SYSTEM_ERROR,

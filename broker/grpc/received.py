@@ -49,7 +49,10 @@ class Received:
         )
         compressed = record.sys_flag & SysFlag.COMPRESSED
         system.body_encoding = _GZIP if compressed else _IDENTITY
-        system.message_type = _TYPES[type_of(stored)]
+        kind = type_of(stored)
+        if properties.TIMER_OUT_MS in stored and kind is not MessageType.TRANSACTION:
+            kind = MessageType.DELAY
+        system.message_type = _TYPES[kind]
         system.born_timestamp.FromMilliseconds(record.born_timestamp)
         system.born_host = stored.get(properties.BORN_HOST, record.born_host[0])
         system.store_timestamp.FromMilliseconds(record.store_timestamp)
@@ -60,7 +63,7 @@ class Received:
         keys = stored.get(properties.KEYS, "").split(properties.KEY_SEPARATOR)
         system.keys.extend(filter(None, keys))
         _fill_texts(system, stored)
-        due = stored.get(properties.TIMER_DELIVER_MS, "")
+        due = stored.get(properties.TIMER_DELIVER_MS, stored.get(properties.TIMER_OUT_MS, ""))
         if due.isascii() and due.isdigit() and len(due) <= 14:
             system.delivery_timestamp.FromMilliseconds(int(due))
         priority = stored.get(properties.PRIORITY, "")

@@ -107,7 +107,7 @@ def test_restoring_removes_the_delivery_time_and_keeps_similar_properties(name: 
     times = {"TIMER_OUT_MS": "17", name: "17", "TIMER_OUT": "mine"}
     timed = msgspec.structs.replace(PARKED, properties={**PARKED.properties, **times})
     delivered = restore.restored(encode_record(timed), restore.TIMED)
-    assert delivered.properties == {"TAGS": "TagA", "TIMER_OUT": "mine"}
+    assert delivered.properties == {"TAGS": "TagA", "TIMER_OUT_MS": "17", "TIMER_OUT": "mine"}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ cdef enum:
     P_DELAY
     P_DELAY_MS
     P_DELAY_S
+    P_OUT
     P_HANDLE
     KNOWN                       # their number
 

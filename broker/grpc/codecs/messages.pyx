@@ -66,6 +66,7 @@ NAMES[:] = [
     properties.DELAY,
     properties.TIMER_DELAY_MS,
     properties.TIMER_DELAY_SEC,
+    properties.TIMER_OUT_MS,
     properties.POP_CK,
 ]
 
@@ -285,8 +286,9 @@ cdef class ReceivedMessages:
             out = put_host(out, 8, view.born_host, view.born_host_length, False)
         out = put_time(out, 9, view.store_timestamp)
         out = put_host(out, 10, view.store_host, view.store_host_length, True)
-        if is_number(known[P_DELIVER_MS]) and known[P_DELIVER_MS].length <= 14:
-            out = put_time(out, 11, natural(known[P_DELIVER_MS]))
+        due = known[P_OUT if known[P_DELIVER_MS].data == NULL else P_DELIVER_MS]
+        if is_number(due) and due.length <= 14:
+            out = put_time(out, 11, natural(due))
         out = close_nested(
             out, 12, self.put_handle(out + HEAD_MAX, view, known[P_HANDLE], popped)
         )
@@ -329,6 +331,7 @@ cdef int32_t type_of(const Slice *known) noexcept nogil:
     if (
         known[P_DELAY].data != NULL or known[P_DELIVER_MS].data != NULL
         or known[P_DELAY_MS].data != NULL or known[P_DELAY_S].data != NULL
+        or known[P_OUT].data != NULL
     ):
         return DELAY
     if known[P_GROUP].data != NULL:

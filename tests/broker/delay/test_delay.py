@@ -36,17 +36,21 @@ def test_the_first_of_three_properties_sets_the_deliver_time(properties, due):
 
 
 @pytest.mark.parametrize(
-    "properties",
+    ("properties", "due"),
     [
-        {"TIMER_DELIVER_MS": str(NOW)},
-        {"TIMER_DELIVER_MS": "-5"},
-        {"TIMER_DELAY_SEC": "0"},
-        {"TIMER_DELAY_MS": "-1"},
-        {"TIMER_OUT_MS": str(NOW + 10)},
+        ({"TIMER_DELIVER_MS": str(NOW)}, NOW),
+        ({"TIMER_DELIVER_MS": str(NOW - 7), "TIMER_OUT_MS": "9"}, NOW - 7),
+        ({"TIMER_DELIVER_MS": "-5"}, 0),
+        ({"TIMER_DELAY_SEC": "0"}, NOW),
+        ({"TIMER_DELAY_MS": "-1"}, NOW - 1),
     ],
 )
-def test_a_message_with_a_past_deliver_time_is_delivered_at_once(properties):
-    assert park(message(**properties), CONFIG, NOW) == message()
+def test_a_message_with_a_past_deliver_time_is_delivered_at_once(properties, due):
+    assert park(message(**properties), CONFIG, NOW) == message(TIMER_OUT_MS=str(due))
+
+
+def test_a_brokers_own_time_says_nothing_in_a_message_that_is_sent():
+    assert park(message(TIMER_OUT_MS=str(NOW + 10)), CONFIG, NOW) == message()
 
 
 def test_a_delay_level_takes_precedence_over_a_deliver_time():

@@ -89,7 +89,7 @@ async def test_timed_messages_are_delivered_in_order_and_not_early(bench):
     bench.clock.advance(200)
     assert rounds(bench) is None
     assert bench.delivered() == [3, 1, 2, 0]
-    assert bench.records()[1].properties == {"TAGS": "a"}
+    assert bench.records()[1].properties == {"TAGS": "a", "TIMER_OUT_MS": str(NOW + 100)}
     await bench.close()
 
 
@@ -120,7 +120,8 @@ async def test_a_message_for_a_far_time_survives_the_expiry_of_its_segment(bench
         while len(bench.store.log.segments) > 1:
             bench.store.log.delete_oldest()
     (record,) = bench.records()
-    assert (record.body, record.properties) == (b"0", {"TAGS": "a"})
+    assert record.body == b"0"
+    assert record.properties == {"TAGS": "a", "TIMER_OUT_MS": str(NOW + 100 * HOUR)}
     await bench.close()
 
 

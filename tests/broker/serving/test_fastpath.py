@@ -129,6 +129,7 @@ class Ports:
             if r.topic in PARKED:
                 # Due times are rounded, because the sends are not at the same time.
                 tags = (tags - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
+            if out:
                 out = (out - r.store_timestamp + SLACK_MS) // (2 * SLACK_MS)
             found.append(
                 (
