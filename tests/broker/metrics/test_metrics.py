@@ -155,10 +155,10 @@ async def test_probes_follow_the_state_of_the_broker(tmp_path, monkeypatch):
     loop = asyncio.get_running_loop()
     broker = Broker(config(tmp_path))
 
-    def starting(store):
+    def starting(store, **how):
         asked = get(broker.config.metrics_port, "/readyz")
         seen.append(asyncio.run_coroutine_threadsafe(asked, loop).result(20))
-        started(store)
+        started(store, **how)
 
     async def save(saved):
         seen.append(await get(broker.config.metrics_port, "/readyz"))
