@@ -144,10 +144,10 @@ def restored(record, int kind):
     """The record that a parked record becomes (RocketMQ: messageTimeup, endMessageTransaction).
 
     It has its real topic and queue. It keeps its properties, as with the reference, but for a
-    timed one, which loses DELAY, REAL_TOPIC, REAL_QID and TIMER_* but for TIMER_OUT_MS, the time at
-    which it was due, and has its parked record's physical offset + 1 as prepared offset. A committed one has the type COMMIT and its half's
-    offset. Raises RecordError for bytes that are not a record, and for a record without a real
-    topic and queue.
+    timed one, which loses DELAY, REAL_TOPIC, REAL_QID and of TIMER_* all but TIMER_OUT_MS, the time
+    at which it was due, and has its parked record's physical offset + 1 as prepared offset. A
+    committed one has the type COMMIT and its half's offset. Raises RecordError for bytes that are
+    not a record, and for a record without a real topic and queue.
     """
     cdef uint8_t property_bytes[PROPERTIES_MAX]
     cdef RecordView view

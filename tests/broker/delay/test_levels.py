@@ -10,8 +10,8 @@ from harness.stores.small_store import small_store
 from congreve.base.clock import ManualClock
 from congreve.broker.delay.levels import DelayOffsets, ScheduleMessageService
 from congreve.broker.delay.targets import Targets
-from congreve.engine.log.watch import watch
 from congreve.engine.file_sizes import FILLER_SIZE
+from congreve.engine.log.watch import watch
 from congreve.engine.store import MessageStore
 from congreve.records.message.message import Record
 from congreve.records.record import decode_record
@@ -74,8 +74,7 @@ class Bench:
         entries = self.store.queues.get("T", 0).entries(0, 1 << 40)
         found = entries[entries["size"] != FILLER_SIZE]
         return [
-            int(decode_record(self.store.read(at)).body)
-            for at in found["physical_offset"].tolist()
+            int(decode_record(self.store.read(at)).body) for at in found["physical_offset"].tolist()
         ]
 
 
