@@ -20,6 +20,8 @@ NOTHING_CODES = (209, 210)
 STALLED_S = 30.0
 _LENGTHS = struct.Struct(">iI")
 _HEADER_SIZE = 0xFFFFFF
+_SUCCESS = b'"code":0'
+_SETTLED: dict[str, object] = {"code": 0}
 
 
 class FailedError(Exception):
@@ -76,7 +78,9 @@ class Member:
             if len(self._buffer) - at < 4 + length:
                 break
             begin, end = at + 8, at + 8 + (size & _HEADER_SIZE)
-            found.append(json.loads(self._buffer[begin:end]))
+            header = self._buffer[begin:end]
+            is_settled = self.acks_left > len(found) and _SUCCESS in header
+            found.append(_SETTLED if is_settled else json.loads(header))
             at += 4 + length
         del self._buffer[:at]
         return found
