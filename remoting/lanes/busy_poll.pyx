@@ -26,9 +26,9 @@ cdef class BusyPoll:
 
     A thread that polls lets another one wait for the core until its time slice ends, some
     milliseconds; the other one may be the kernel's, which ends the write that the poll is for. One
-    that sleeps gets the core soon after it wakes. So polls pause once the thread has lost its core,
-    and a pause that begins soon after the previous one is twice as long. (RocketMQ has no
-    counterpart.)
+    that sleeps gets the core soon after it wakes. So polls pause once the thread has lost its core
+    in a poll for the disk, and a pause that begins soon after the previous one is twice as long.
+    (RocketMQ has no counterpart.)
     """
 
     def __cinit__(self, double window_s):

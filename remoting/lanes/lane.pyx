@@ -164,10 +164,11 @@ cdef class Lane:
         cdef sockets.epoll_event[EVENTS_MAX] events
         cdef LaneConnection *connection
         cdef uint64_t id
-        cdef int sleep_ms = self.sleep_ms(self.sink.turn_ended(self))
+        cdef int wanted_ms = self.sink.turn_ended(self)
+        cdef int sleep_ms = self.sleep_ms(wanted_ms)
         cdef int i, place, found = sockets.epoll_wait(self.epoll, events, EVENTS_MAX, sleep_ms)
         cdef int64_t now_ns = monotonic_ns()
-        if sleep_ms == 0 and found == 0:
+        if wanted_ms == 0 and sleep_ms == 0 and found == 0:  # the sink waits for the kernel
             self.busy_poll.polled(now_ns, lost_cores())
         self.now_ms = now_ns // 1_000_000
         self.turn_left = TURN_BYTES
