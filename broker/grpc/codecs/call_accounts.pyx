@@ -1,4 +1,4 @@
-"""The accounts of calls for compiled code: who has signed a call, and whether it may pass.
+"""What compiled code asks about accounts: who signed a call, and whether the call may pass.
 
 `broker/grpc/access.py` has the rules; a call that does not pass here is left to them.
 """

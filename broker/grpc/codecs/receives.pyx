@@ -310,7 +310,7 @@ cdef class ReceiveCodec:
 
     cdef bint tell(self, const Call *call, const Header *header,
                    ByteBuffer *told) noexcept nogil:
-        """Say who has received what: the note, and three texts of the answer (read_told)."""
+        """Append the call's note and three texts of its answer to `told`, for read_told."""
         cdef Slice pop_ms = value_of(header, b"popTime")
         cdef Slice invisible_ms = value_of(header, b"invisibleTime")
         cdef Slice offsets = value_of(header, b"msgOffsetInfo")

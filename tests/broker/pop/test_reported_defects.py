@@ -384,7 +384,7 @@ async def test_a_tool_of_rocketmq_5_resets_one_queue_to_an_offset(tmp_path, orde
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 3
 
 
-async def test_a_tool_of_rocketmq_5_resets_a_queue_that_nobody_has_consumed(tmp_path):
+async def test_a_tool_of_rocketmq_5_resets_a_queue_without_consumers(tmp_path):
     async with popping(tmp_path) as (member, _):
         await send(member, b"0", b"1")
         assert (await member.tool.ask(200, body=b'{"groupName":"G"}')).code == OK
