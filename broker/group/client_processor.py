@@ -110,8 +110,7 @@ class ClientManageProcessor:
         stays the same, and whether it has to send them again.
         """
         check_body_size(request, HEARTBEAT_MAX)
-        data = HeartbeatData.decode(request.body)
-        _check_names(data)
+        data = await self._pieces.run(_heartbeat(request), connection)
         client = ClientChannel(
             connection,
             data.client_id,
@@ -135,13 +134,13 @@ class ClientManageProcessor:
                     consumer.subscription_data_set = list(known.subscriptions.values())
                 changed |= known is not None and known.fingerprint != data.heartbeat_fingerprint
             try:
-                await self._pieces.run(self._consumer(consumer, client))
+                await self._pieces.run(self._consumer(consumer, client), connection)
                 self._note_fingerprint(consumer.group_name, data.heartbeat_fingerprint or 0)
                 await self._filters.register(consumer.group_name, consumer.subscription_data_set)
             except TableFullError as error:  # the client's other groups may fit
                 full.append(error)
         try:
-            await self._pieces.run(self._produce(data.producer_data_set, client))
+            await self._pieces.run(self._produce(data.producer_data_set, client), connection)
         except TableFullError as error:
             full.append(error)
         if full:
@@ -225,8 +224,10 @@ class ClientManageProcessor:
         return request.reply(ResponseCode.SUCCESS)
 
 
-def _check_names(data: HeartbeatData) -> None:
-    """Raises RefusedError for names that are too long to store."""
+def _heartbeat(request: RemotingCommand) -> Generator[None, None, HeartbeatData]:
+    """Raises BodyError, and RefusedError for names that are too long to store."""
+    data = HeartbeatData.decode(request.body)
+    yield
     groups = [consumer.group_name for consumer in data.consumer_data_set]
     groups += [producer.group_name for producer in data.producer_data_set]
     group_max = max(map(len, groups), default=0)
@@ -236,6 +237,7 @@ def _check_names(data: HeartbeatData) -> None:
             f"a client id of {len(data.client_id)} characters and a group name of {group_max}: "
             f"use at most {CLIENT_ID_MAX} and {GROUP_NAME_MAX}",
         )
+    return data
 
 
 def is_heartbeat(request: RemotingCommand) -> bool:

@@ -166,7 +166,7 @@ class ConsumerManageProcessor:
 
         It cannot hold queues of another broker, of topics or with ids that do not exist.
         """
-        body = await self._pieces.run(self._lock(request))
+        body = await self._pieces.run(self._lock(request), connection)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _lock(self, request: RemotingCommand) -> Generator[None, None, bytes]:
@@ -191,7 +191,7 @@ class ConsumerManageProcessor:
 
     async def unlock(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Unlock queues of a client."""
-        await self._pieces.run(self._unlock(request))
+        await self._pieces.run(self._unlock(request), connection)
         return request.reply(ResponseCode.SUCCESS)
 
     def _unlock(self, request: RemotingCommand) -> Generator[None, None, None]:

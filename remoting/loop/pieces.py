@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Callable, Generator
 from time import perf_counter
 from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from congreve.remoting.loop.loop_time import LoopTime
 
 T = TypeVar("T")
 
 PIECE_S = 0.002
+BURST_S = 1.0
+"""The loop's seconds that a peer may take at once: a client of thousands of queues and groups."""
+SHARE = 0.01
+"""Of the loop's time, what each peer gets that has taken these."""
+COMMON_SHARE = 0.05
+"""Of the loop's time, what all these peers get besides: a proxy has many clients."""
 
 
 class Pieces:
@@ -29,21 +38,23 @@ class Pieces:
         self._pause_s = pause_s
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._times: WeakKeyDictionary[object, LoopTime] = WeakKeyDictionary()
+        self._common = LoopTime(COMMON_SHARE, COMMON_SHARE, clock)
 
-    async def run(self, work: Generator[object, None, T]) -> T:
+    async def run(self, work: Generator[object, None, T], peer: object = None) -> T:
         """Run the work; return its result or raise its error.
 
-        After several pieces it returns in a turn of its own.
+        After several pieces it returns in a turn of its own. Work for a `peer` that has taken its
+        burst also waits for this peer's share of the loop's time, or for some of the common one.
         """
         pieces = 1
+        own = None if peer is None else self._time_of(peer)
         while True:
+            while own and (wait_s := min(own.wait_s, self._common.wait_s)):
+                await asyncio.sleep(wait_s)
             async with self._turn:
-                end = self._clock() + self._piece_s
                 try:
-                    while True:
-                        next(work)
-                        if self._clock() >= end:
-                            break
+                    self._run_piece(work, own)
                 except StopIteration as done:
                     result: T = done.value
                     if pieces > 1:  # it may be large, and its use takes time
@@ -51,6 +62,23 @@ class Pieces:
                     return result
                 pieces += 1
                 await asyncio.sleep(self._pause_s)  # the next piece of any work waits for it
+
+    def _time_of(self, peer: object) -> LoopTime:
+        found = self._times.get(peer)
+        if found is None:
+            found = self._times[peer] = LoopTime(BURST_S, SHARE, self._clock)
+        return found
+
+    def _run_piece(self, work: Generator[object, None, object], own: LoopTime | None) -> None:
+        """Raises StopIteration with the result at the end of the work."""
+        began = now = self._clock()
+        try:
+            while now < began + self._piece_s:
+                next(work)
+                now = self._clock()
+        finally:
+            if own is not None:
+                (self._common if own.wait_s else own).spend(self._clock() - began)
 
 
 class Encodable(Protocol):
