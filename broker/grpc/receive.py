@@ -31,12 +31,13 @@ from congreve.remoting.messages.pop_headers import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 BATCH_MAX = 32
 POLL_MAX_MS = 20_000
 ANSWER_MS = 1_500
 """Of a call's time that is left for the answer."""
-INVISIBLE_MIN_MS, INVISIBLE_MAX_MS = 10_000, 12 * 3600 * 1000
+INVISIBLE_MIN_MS = 10_000
 _SQL = 2
 _FROM_END = 1
 

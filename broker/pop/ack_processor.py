@@ -10,7 +10,7 @@ from numpy import int64
 from congreve.base.clock import Clock
 from congreve.broker.accounts.permissions import BATCH_ACK_MAX
 from congreve.broker.errors import RefusedError, check_body_size
-from congreve.broker.pop.checks import INVISIBLE_MAX_MS, PopChecks
+from congreve.broker.pop.checks import PopChecks
 from congreve.broker.pop.lanes.acks import pop_time_of_change
 from congreve.broker.pop.service import Pops
 from congreve.engine.pop.in_flight import PopWindow
@@ -35,6 +35,7 @@ from congreve.remoting.messages.pop_headers import (
 )
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
+from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 Named = TypeVar("Named", AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader)
 

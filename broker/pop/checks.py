@@ -15,11 +15,11 @@ from congreve.remoting.messages.pop_headers import (
     NotificationRequestHeader,
     PopMessageRequestHeader,
 )
+from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 LATE_MS = 500
 """How much later than its polling time a pop may arrive."""
 MESSAGES_MAX = 32
-INVISIBLE_MAX_MS = 12 * 3600 * 1000
 INIT_MAX = 1
 """ConsumeInitMode.MAX."""
 

@@ -3,6 +3,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 from congreve.base.slices cimport Slice
 from congreve.remoting.wire.frame cimport Header
 
+cpdef enum:
+    INVISIBLE_MAX_MS = 43_200_000   # 12 hours: the longest time for which a pop hides a message
+
 cdef enum:
     SEND_MESSAGE = 10
     SEND_MESSAGE_V2 = 310

@@ -1,1 +1,3 @@
-# No Python names: compiled code uses fast_headers.pxd.
+# Compiled code uses fast_headers.pxd.
+
+INVISIBLE_MAX_MS: int

@@ -51,28 +51,28 @@ cpdef int32_t code_of(int32_t remoting) noexcept nogil:
     if remoting == 0:
         return OK
     if remoting == 2 or remoting == 215:        # SYSTEM_BUSY, FLOW_CONTROL
-        return 42900
+        return TOO_MANY_REQUESTS
     if remoting == 3:                           # REQUEST_CODE_NOT_SUPPORTED
-        return 50100
+        return NOT_IMPLEMENTED
     if remoting == 10:                          # FLUSH_DISK_TIMEOUT
-        return 50401
+        return MASTER_PERSISTENCE_TIMEOUT
     if remoting == 11 or remoting == 14:        # SLAVE_NOT_AVAILABLE, SERVICE_NOT_AVAILABLE
-        return 50002
+        return HA_NOT_AVAILABLE
     if remoting == 12:                          # FLUSH_SLAVE_TIMEOUT
-        return 50402
+        return SLAVE_PERSISTENCE_TIMEOUT
     if remoting == 13:                          # MESSAGE_ILLEGAL
-        return 40016
+        return MESSAGE_CORRUPTED
     if remoting == 16:                          # NO_PERMISSION
-        return 40300
+        return FORBIDDEN
     if remoting == 17:                          # TOPIC_NOT_EXIST
-        return 40402
+        return TOPIC_NOT_FOUND
     if remoting == 23:                          # SUBSCRIPTION_PARSE_FAILED
-        return 40010
+        return ILLEGAL_FILTER_EXPRESSION
     if remoting == 26:                          # SUBSCRIPTION_GROUP_NOT_EXIST
-        return 40403
+        return CONSUMER_GROUP_NOT_FOUND
     if remoting == 2300:                        # MESSAGE_TYPE_CONFLICT
-        return 40014
-    return 50001
+        return MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+    return INTERNAL_SERVER_ERROR
 
 
 cpdef int32_t code_of_settling(int32_t remoting) noexcept nogil:
@@ -81,5 +81,5 @@ cpdef int32_t code_of_settling(int32_t remoting) noexcept nogil:
     """
     # MESSAGE_ILLEGAL, NO_MESSAGE, TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST
     if remoting == 13 or remoting == 208 or remoting == 17 or remoting == 26:
-        return 40013
+        return INVALID_RECEIPT_HANDLE
     return code_of(remoting)

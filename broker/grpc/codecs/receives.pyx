@@ -32,7 +32,7 @@ from congreve.broker.grpc.codecs.codes cimport (
     code_of,
 )
 from congreve.remoting.lanes.http2 cimport PREFIX, CallField, put_prefix
-from congreve.remoting.wire.fast_headers cimport POP_MESSAGE
+from congreve.remoting.wire.fast_headers cimport INVISIBLE_MAX_MS, POP_MESSAGE
 from congreve.remoting.wire.protobuf cimport BYTES, VARINT, ProtoField, read_field
 
 cdef enum:
@@ -46,9 +46,6 @@ cdef enum:
     FRAME_MORE = 768            # bytes of a frame beside its texts
     POLLING_FULL = 209
     POLLING_TIMEOUT = 210
-
-
-cdef int64_t INVISIBLE_MAX_MS = 12 * 3600 * 1000    # as in receive.py
 
 
 cdef inline Slice words(const char *text, int32_t length) noexcept nogil:

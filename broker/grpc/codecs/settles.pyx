@@ -30,7 +30,11 @@ from congreve.broker.grpc.codecs.call_text cimport (
 from congreve.broker.grpc.codecs.codes cimport INVALID_RECEIPT_HANDLE, OK, code_of_settling
 from congreve.records.message.topics cimport RETRY_PREFIX
 from congreve.remoting.lanes.http2 cimport PREFIX, put_prefix
-from congreve.remoting.wire.fast_headers cimport ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME
+from congreve.remoting.wire.fast_headers cimport (
+    ACK_MESSAGE,
+    CHANGE_MESSAGE_INVISIBLETIME,
+    INVISIBLE_MAX_MS,
+)
 from congreve.remoting.wire.protobuf cimport (
     BYTES,
     VARINT,
@@ -51,9 +55,6 @@ cdef enum:
     BROKER = 5
     QUEUE_ID = 6
     OFFSET = 7
-
-
-cdef int64_t INVISIBLE_MAX_MS = 12 * 3600 * 1000    # as in receive.py
 
 
 cdef bint split(Slice handle, Slice *parts) noexcept nogil:

@@ -40,6 +40,7 @@ from congreve.remoting.wire.fast_headers cimport (
     ACK_MESSAGE,
     BATCH_ACK_MESSAGE,
     CHANGE_MESSAGE_INVISIBLETIME,
+    INVISIBLE_MAX_MS,
     AckHeader,
     read_ack_header,
 )
@@ -50,8 +51,6 @@ from congreve.records.message.topics import RETRY_PREFIX
 
 cdef bytes _RETRY_PREFIX = RETRY_PREFIX.encode()
 
-
-cdef int64_t INVISIBLE_MAX_MS = 12 * 3600 * 1000    # as in checks.py
 cdef enum:
     BATCH_MAX = 16 << 10        # bytes of a body; BATCH_ACK_MAX are more
 

@@ -33,7 +33,7 @@ from congreve.engine.read.gather cimport (
 from congreve.records.layout cimport AT_QUEUE_OFFSET, AT_SIZE
 from congreve.remoting.wire.answers cimport POP_RESPONSE_MAX, encode_pop_response
 from congreve.remoting.wire.byte_text cimport put_decimal
-from congreve.remoting.wire.fast_headers cimport POP_MESSAGE, read_pop_header
+from congreve.remoting.wire.fast_headers cimport INVISIBLE_MAX_MS, POP_MESSAGE, read_pop_header
 from congreve.remoting.wire.frame cimport FLAG_ONEWAY, FRAME_WHOLE, HEADER_OK, next_frame
 from congreve.remoting.wire.header_decoder cimport HeaderDecoder
 
@@ -46,7 +46,6 @@ cdef enum:
     COSTLY_ENTRIES = 32         # at most, that a lane reads for a filter that took long once
     KEPT_BYTES = 1 << 20        # at most, of the buffers between two chunks
 
-cdef int64_t INVISIBLE_MAX_MS = 12 * 3600 * 1000    # as in checks.py
 cdef int64_t FILTER_WORK_MAX = 200_000  # as for pulls
 cdef int64_t BEHIND_ALL = 1 << 50       # no queue has such an offset
 cdef int64_t FAR_MS = 1 << 50           # so that sums of times are in range
