@@ -5,8 +5,9 @@
 Brokers with small segments, three name servers, and our clients with a topic on all brokers.
 Measured are the time and the processor time until all are registered, their memory, what an idle
 broker costs (processor time, and how often its threads wake up), the time from the start of a
-consumer to a message from every broker and to its first one, and how long routes need to follow
-when a ninth of the brokers is killed and as many are added.
+consumer, ours and Java's, to its first message and to one from every broker, with the processor
+time that the servers need for it, and how long routes need to follow when a ninth of the brokers
+is killed and as many are added.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import servers
+from harness.drivers import Driver, java_driver
 from sidebyside import process
 from sidebyside.report import write_json
 
@@ -69,7 +71,7 @@ class Measured:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options = options
-        self._folder = folder
+        self.folder = folder
         self.name_servers = [
             servers.namesrv("congreve", folder / f"namesrv-{number}")
             for number in range(NAME_SERVERS)
@@ -81,7 +83,7 @@ class Measured:
     def broker(self, number: int) -> servers.BrokerServer:
         """One that is not started."""
         name = f"broker-{number:03}"
-        folder = self._folder / name
+        folder = self.folder / name
         return servers.broker(
             *("congreve", folder, self.namesrv),
             broker_name=name,
@@ -92,6 +94,11 @@ class Measured:
     def pids(self) -> list[int]:
         """Of the running brokers."""
         return [each.process.pid for each in self.brokers if each.process is not None]
+
+    def cpu_seconds(self) -> float:
+        """Of all servers so far."""
+        named = [each.process.pid for each in self.name_servers if each.process is not None]
+        return sum(map(process.cpu_seconds, [*self.pids(), *named]))
 
     def note(self, step: str, **figures: object) -> None:
         """Add a row."""
@@ -157,50 +164,75 @@ async def rest(measured: Measured) -> None:
 
 
 async def first_messages(measured: Measured, admin: AdminClient) -> None:
-    """Starts of a consumer of the topic, each with a group of its own."""
+    """Starts of consumers of the topic, each with a group of its own."""
     await admin.create_topic(TOPIC, queues=QUEUES, cluster=servers.CLUSTER)
     names = {each.broker_name for each in measured.brokers}
-    firsts, alls = [], []
     since = time.perf_counter()
     async with Producer(measured.namesrv, group="p") as producer:
         for name in sorted(names):
             message = Message(topic=TOPIC, body=b"m")
             await producer.send(message, queue=MessageQueue(TOPIC, name, 0))
-        sent_s = time.perf_counter() - since
-    for number in range(STARTS):
-        seen: list[float] = []
-        left = set(names)
-        all_seen = asyncio.Event()
+    measured.note("sends, one to each", seconds=round(time.perf_counter() - since, 2))
+    await _starts(measured, "python", lambda group: _own_start(measured, names, group))
+    driver = java_driver(measured.folder / "client", "JSON")
+    try:
+        await _starts(measured, "java", lambda group: _java_start(driver, measured, names, group))
+    finally:
+        driver.close()
 
-        async def listener(
-            message: ReceivedMessage,
-            seen: list[float] = seen,
-            left: set[str] = left,
-            all_seen: asyncio.Event = all_seen,
-        ) -> None:
-            seen.append(time.perf_counter())
-            left.discard(message.queue.broker_name)
-            if not left:
-                all_seen.set()
 
-        begun = time.perf_counter()
-        consumer = PushConsumer(
-            measured.namesrv,
-            group=f"c-{number}",
-            topics={TOPIC: "*"},
-            listener=listener,
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-        )
-        async with consumer:
-            await all_seen.wait()
-        firsts.append(seen[0] - begun)
-        alls.append(seen[-1] - begun)
+async def _starts(
+    measured: Measured, client: str, start: Callable[[str], Awaitable[list[float]]]
+) -> None:
+    """`start` gives the seconds from a consumer's start to a message of each broker."""
+    found, used = [], []
+    for number in range(STARTS + 1):
+        before = measured.cpu_seconds()
+        found.append(await start(f"{client}-{number}"))
+        used.append(measured.cpu_seconds() - before)
+    del found[0], used[0]  # the JVM compiles then
     measured.note(
-        "clients",
-        sendsOneEachSeconds=round(sent_s, 2),
-        firstMessageSeconds=round(statistics.median(firsts), 2),
-        messageOfEachSeconds=round(statistics.median(alls), 2),
+        f"consumer, {client}",
+        firstMessageSeconds=round(statistics.median(min(each) for each in found), 2),
+        messageOfEachSeconds=round(statistics.median(max(each) for each in found), 2),
+        serversCpuSeconds=round(statistics.median(used), 2),
     )
+
+
+async def _own_start(measured: Measured, names: set[str], group: str) -> list[float]:
+    seen: dict[str, float] = {}
+    all_seen = asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.setdefault(message.queue.broker_name, time.perf_counter())
+        if seen.keys() >= names:
+            all_seen.set()
+
+    begun = time.perf_counter()
+    consumer = PushConsumer(
+        measured.namesrv,
+        group=group,
+        topics={TOPIC: "*"},
+        listener=listener,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+    )
+    async with consumer:
+        await all_seen.wait()
+    return [at - begun for at in seen.values()]
+
+
+async def _java_start(
+    driver: Driver, measured: Measured, names: set[str], group: str
+) -> list[float]:
+    found = await asyncio.to_thread(
+        driver.call,
+        "firstMessages",
+        namesrv=measured.namesrv,
+        topic=TOPIC,
+        group=group,
+        brokers=len(names),
+    )
+    return [ms / 1e3 for ms in found["afterMs"]]
 
 
 async def change(measured: Measured, admin: AdminClient) -> None:

@@ -70,6 +70,7 @@ public final class Driver {
         Map.entry("speed", Speed::produce),
         Map.entry("consume", Speed::consume),
         Map.entry("endToEnd", Latencies::endToEnd),
+        Map.entry("firstMessages", Latencies::firstMessages),
         Map.entry("orderlyStart", ORDERLY::start),
         Map.entry("orderlyStop", ORDERLY::stop),
         Map.entry("attemptsStart", ATTEMPTS::start),

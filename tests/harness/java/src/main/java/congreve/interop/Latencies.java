@@ -3,7 +3,9 @@ package congreve.interop;
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.nio.ByteBuffer;
+import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLongArray;
@@ -15,7 +17,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** How long a message takes from send() to a push listener, on a broker that does nothing else. */
+/** How long a message takes to a push listener: from send(), or from the consumer's start. */
 final class Latencies {
     private Latencies() {
     }
@@ -66,5 +68,39 @@ final class Latencies {
             latencies.add(taken.get(i) / 1e6);
         }
         return new JSONObject().fluentPut("latenciesMs", latencies);
+    }
+
+    /** A consumer of a topic with messages on so many brokers: the time from start() to each. */
+    static JSONObject firstMessages(JSONObject request) throws Exception {
+        CountDownLatch left = new CountDownLatch(request.getIntValue("brokers"));
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        JSONArray after = new JSONArray();
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(request.getString("namesrv"));
+        consumer.setInstanceName(UUID.randomUUID().toString());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(request.getString("topic"), "*");
+        long start = System.nanoTime();
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            long now = System.nanoTime();
+            for (MessageExt message : messages) {
+                if (seen.add(message.getBrokerName())) {
+                    synchronized (after) {
+                        after.add((now - start) / 1e6);
+                    }
+                    left.countDown();
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        try {
+            consumer.start();
+            if (!left.await(120, TimeUnit.SECONDS)) {
+                throw new IllegalStateException("no message of " + left.getCount() + " brokers");
+            }
+        } finally {
+            consumer.shutdown();
+        }
+        return new JSONObject().fluentPut("afterMs", after);
     }
 }
