@@ -17,7 +17,7 @@ from congreve.client.errors import ClientError, ClientStateError, InvalidSetting
 from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
+from congreve.client.user_code import raise_unless_failure
 
 log = Log(__name__)
 
@@ -120,8 +120,8 @@ class Listening:
         for unit in self._units(messages):
             try:
                 failure = _refused(unit, await call(unit))
-            except USER_ERRORS as error:
-                raise_own_cancellation(error)
+            except BaseException as error:  # noqa: BLE001 - _raised() logs it
+                raise_unless_failure(error)
                 failure = _raised(unit, error)
             if failure is None:
                 continue
@@ -135,7 +135,7 @@ class Listening:
         for unit in self._units(messages):
             try:
                 failure = _refused(unit, call(unit))
-            except USER_ERRORS as error:
+            except BaseException as error:  # noqa: BLE001 - no interrupt reaches this thread
                 failure = _raised(unit, error)
             if failure is None:
                 continue

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from congreve.client.errors import InvalidSettingError, RebalanceError
 from congreve.client.logs import Log
 from congreve.client.message import MessageQueue
-from congreve.client.user_code import USER_ERRORS
+from congreve.client.user_code import raise_unless_failure
 
 log = Log(__name__)
 
@@ -37,7 +37,8 @@ def share_of(
         return []
     try:
         return strategy(client_id, sorted(queues), members)
-    except USER_ERRORS as error:
+    except BaseException as error:
+        raise_unless_failure(error)
         log.exception("strategy failed", client_id=client_id, queues=len(queues))
         raise RebalanceError(f"the strategy raised {type(error).__name__}: {error}") from error
 

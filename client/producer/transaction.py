@@ -21,7 +21,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import Producer, ProducerOptions
 from congreve.client.received import PulledRecords
 from congreve.client.results import SendResult, SendStatus
-from congreve.client.user_code import USER_ERRORS, raise_own_cancellation
+from congreve.client.user_code import raise_unless_failure
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import PRODUCER_GROUP, TRANSACTION_PREPARED
@@ -180,8 +180,8 @@ class TransactionProducer(Producer):
         message = _half_message(request.body, self.namespace)
         try:
             state = TransactionState(await _outcome(self._check(message)))
-        except USER_ERRORS as error:
-            raise_own_cancellation(error)
+        except BaseException as error:
+            raise_unless_failure(error)
             log.exception("check failed, answering unknown", message_id=message.message_id)
             state = TransactionState.UNKNOWN
         end = EndTransactionRequestHeader(

@@ -44,6 +44,10 @@ class Seen:
         return self.work(message)
 
 
+class OfALibrary(BaseException):
+    """As gevent.Timeout, or the outcomes of pytest: no Exception."""
+
+
 @pytest.mark.parametrize("way", ["work", "work_async"])
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_each_message_is_delivered_once_and_committed(way: str, orderly: bool) -> None:
@@ -275,9 +279,20 @@ async def test_an_orderly_queue_waits_for_the_message_that_failed() -> None:
 
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("way", ["work", "work_async"])
-@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, SystemExit, KeyError])
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncio.CancelledError(),
+        GeneratorExit(),
+        SystemExit(3),
+        KeyError(),
+        OfALibrary(),
+        BaseExceptionGroup("of a task group", [SystemExit(3), ValueError()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 async def test_whatever_a_listener_raises_is_a_failure_of_its_message(
-    error: type[BaseException], way: str, orderly: bool
+    error: BaseException, way: str, orderly: bool
 ) -> None:
     """Java catches Throwable around a listener."""
     failed: set[int] = set()
