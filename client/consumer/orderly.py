@@ -6,9 +6,9 @@ import time
 
 from congreve.base.errors import CongreveError
 from congreve.client.consumer.consume_stats import ConsumeStats
-from congreve.client.consumer.listening import Listening
+from congreve.client.consumer.listening import Failure, Listening
 from congreve.client.consumer.queue_locks import QueueLocks
-from congreve.client.consumer.send_back import SendBack
+from congreve.client.consumer.send_back import DEAD_LETTER, SendBack
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.pull.process_queue import ProcessQueue
@@ -94,10 +94,10 @@ class OrderlyConsumption:
                     await asyncio.sleep(LOCK_RETRY_S)
                     continue
                 portion = messages[: max(PORTION, self._settings.consume_batch)]
-                done = await self._consume(process_queue, portion)
+                done, failure = await self._consume(process_queue, portion)
                 messages = messages[done:]
-                if done < len(portion):
-                    messages = await self._after_failure(process_queue, messages)
+                if failure is not None:
+                    messages = await self._after_failure(process_queue, messages, failure)
                 else:
                     await asyncio.sleep(0)
 
@@ -109,38 +109,47 @@ class OrderlyConsumption:
             process_queue.locked_at = asked_at
         return process_queue.locked
 
-    async def _consume(self, process_queue: ProcessQueue, portion: list[ReceivedMessage]) -> int:
-        """Call the listener; returns how many messages succeeded before the first failure."""
+    async def _consume(
+        self, process_queue: ProcessQueue, portion: list[ReceivedMessage]
+    ) -> tuple[int, Failure | None]:
+        """Call the listener; returns how many messages succeeded before the first failure, and
+        that failure."""
         async with self._slots, process_queue.lock:
             if process_queue.dropped:
-                return 0
+                return 0, None
             began = time.perf_counter()
             failures = await self._listening.run(portion, in_order=True)
             elapsed = time.perf_counter() - began
             process_queue.consumed_at = time.time()
             done = portion.index(failures[0].messages[0]) if failures else len(portion)
             process_queue.done_all(portion[:done])
-        failed = len(failures[0].messages) if failures else 0
+        failure = failures[0] if failures else None
+        failed = len(failure.messages) if failure is not None else 0
         self._stats.consumed(process_queue.queue.topic, done, failed, elapsed)
-        return done
+        return done, failure
 
     async def _after_failure(
-        self, process_queue: ProcessQueue, messages: list[ReceivedMessage]
+        self, process_queue: ProcessQueue, messages: list[ReceivedMessage], failure: Failure
     ) -> list[ReceivedMessage]:
-        """Pause, and return the messages that are still to be consumed; without the first one if
-        it has used up its attempts."""
-        failed = messages[0]
-        if self._locks is None or failed.reconsume_times < self._attempts:
-            failed.count_attempt()
-        else:
-            try:
-                await self._send_back.send_copy(failed, failed.reconsume_times)
-            except CongreveError as error:
-                log.warning(
-                    "message not sent to the dead letter queue", message=failed, error=error
-                )
-            else:
+        """Count an attempt of all that the listener failed on, pause, and return the messages that
+        are still to be consumed: without those that have used up their attempts."""
+        buried = []
+        for failed in failure.messages:
+            is_last = failed.reconsume_times >= self._attempts
+            if self._locks is None or not (is_last or failure.delay_level == DEAD_LETTER):
+                failed.count_attempt()
+            elif await self._bury(failed):
                 process_queue.done(failed)
-                return messages[1:]
-        await asyncio.sleep(min(max(self._settings.suspend_s, SUSPEND_MIN_S), SUSPEND_MAX_S))
-        return messages
+                buried.append(failed)
+        if len(buried) < len(failure.messages):
+            await asyncio.sleep(min(max(self._settings.suspend_s, SUSPEND_MIN_S), SUSPEND_MAX_S))
+        return [message for message in messages if message not in buried]
+
+    async def _bury(self, message: ReceivedMessage) -> bool:
+        """Whether the message is in the dead letter queue now."""
+        try:
+            await self._send_back.send_copy(message, max(message.reconsume_times, self._attempts))
+        except CongreveError as error:
+            log.warning("message not sent to the dead letter queue", message=message, error=error)
+            return False
+        return True

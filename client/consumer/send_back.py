@@ -29,6 +29,8 @@ log = Log(__name__)
 
 INNER_GROUP = "CLIENT_INNER_PRODUCER"
 FIRST_RETRY_LEVEL = 3
+DEAD_LETTER = -1
+"""The delay level of a message that goes to the dead letter queue at once."""
 
 
 class SendBack:

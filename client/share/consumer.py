@@ -8,7 +8,7 @@ from typing import Unpack
 from congreve.base.errors import CongreveError
 from congreve.client.checks import check_number, check_seconds
 from congreve.client.consumer.listening import BatchListener, Listener, Listening, check_listeners
-from congreve.client.consumer.send_back import SendBack
+from congreve.client.consumer.send_back import DEAD_LETTER, SendBack
 from congreve.client.errors import BrokerError, ClientStateError, InvalidSettingError
 from congreve.client.logs import Log
 from congreve.client.message import MessageQueue, ReceivedMessage
@@ -24,7 +24,7 @@ from congreve.client.share.receiving import Receiving
 from congreve.client.share.running_info import ShareRunningInfo
 from congreve.client.share.settings import INVISIBLE_MAX_S, POP_MAX
 from congreve.client.share.settling import Settling
-from congreve.client.share.workers import DEAD_LETTER, Workers, receipts_of
+from congreve.client.share.workers import Workers, receipts_of
 from congreve.client.subscription import Sql
 from congreve.client.transport.client_thread import SyncClient, blocking
 from congreve.client.transport.options import check_options

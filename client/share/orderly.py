@@ -7,9 +7,10 @@ from contextlib import suppress
 
 from congreve.base.errors import CongreveError
 from congreve.client.consumer.listening import Failure
+from congreve.client.consumer.send_back import DEAD_LETTER
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.share.workers import DEAD_LETTER, Workers, receipts_of
+from congreve.client.share.workers import Workers, receipts_of
 
 log = Log(__name__)
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from congreve.base.errors import CongreveError
 from congreve.client.consumer.consume_stats import ConsumeStats
 from congreve.client.consumer.listening import Failure, Listening
+from congreve.client.consumer.send_back import DEAD_LETTER
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.receipt import Receipt
@@ -17,9 +18,6 @@ from congreve.client.share.settings import ShareSettings
 from congreve.client.share.settling import Settling
 
 log = Log(__name__)
-
-DEAD_LETTER = -1
-"""The delay level of a message that is not to be tried again."""
 
 Bury = Callable[[ReceivedMessage], Awaitable[None]]
 

@@ -336,6 +336,40 @@ async def test_an_orderly_message_that_fails_too_often_goes_to_the_retry_topic()
     assert group.committed[0] == 3
 
 
+async def test_all_of_an_orderly_batch_have_had_the_attempt() -> None:
+    """As ConsumeMessageOrderlyService.checkReconsumeTimes: the listener has seen each of them."""
+    calls: list[list[int]] = []
+
+    def work(messages: list[ReceivedMessage]) -> ConsumeResult | None:
+        calls.append([message.queue_offset for message in messages])
+        return ConsumeResult.LATER if messages[0].queue_offset < 3 else None
+
+    group = Group()
+    group.answers[SEND] = stored
+    group.fill(0, range(6))
+    settings = ConsumerSettings(max_reconsume_times=2, suspend_s=0.01, consume_batch=3)
+    async with member(group, batch_listener=work, orderly=True, settings=settings):
+        await eventually(lambda: group.committed.get(0) == 6)
+    assert calls == [[0, 1, 2]] * 3 + [[3, 4, 5]]
+    assert len(group.asked(SEND)) == 3
+
+
+async def test_an_orderly_listener_may_give_a_message_up_at_once() -> None:
+    def then(message: ReceivedMessage) -> None:
+        if message.queue_offset == 1:
+            raise ReconsumeLaterError(-1)
+
+    group, seen = Group(), Seen(then)
+    group.answers[SEND] = stored
+    group.fill(0, range(3))
+    settings = ConsumerSettings(max_reconsume_times=5, suspend_s=0.01)
+    async with member(group, listener=seen.work, orderly=True, settings=settings):
+        await eventually(lambda: 2 in seen.offsets)
+    assert seen.offsets == [0, 1, 2]
+    [copy] = group.asked(SEND)
+    assert (copy.ext_fields["j"], copy.ext_fields["l"]) == ("5", "5")
+
+
 async def test_orderly_queues_are_locked_before_use_and_unlocked_at_the_end() -> None:
     group, seen = Group(), Seen()
     group.fill(0, range(2))
