@@ -37,3 +37,7 @@ class TooManyRequestsError(RemotingError):
 
 class OtherProcessError(RemotingError):
     """A child made by fork() used what its parent started."""
+
+
+class LoopThreadError(RemotingError):
+    """The thread of an event loop cannot run this: it has ended, or would wait for itself."""

@@ -34,7 +34,7 @@ class ClientThread(Generic[C_co]):
     @property
     def is_running(self) -> bool:
         """Whether the thread runs: between start() and stop()."""
-        return self._thread is not None
+        return self._thread is not None and not self._thread.has_ended
 
     @property
     def is_current(self) -> bool:
@@ -42,28 +42,34 @@ class ClientThread(Generic[C_co]):
         return self._thread is not None and self._thread.is_current
 
     def start(self) -> None:
-        """Start the thread, then the client. Raises what the client's start() raises."""
-        self._thread = LoopThread(f"congreve-{self._name}")
+        """Start the thread, then the client. Raises what the client's start() raises, and
+        ClientStateError when it was started before."""
+        if self._thread is not None:
+            self._client.check_process()
+            raise ClientStateError(f"the {self._name} can be started only once")
+        self._thread = thread = LoopThread(f"congreve-{self._name}")
         try:
             self.run(self._client.start())
         except BaseException:
-            self._end()
+            thread.stop()
+            self._thread = None
             raise
 
     def stop(self) -> None:
         """Stop the client, then the thread; idempotent. In a child made by fork() both continue in
-        the parent, and nothing happens."""
-        if self._thread is None:
-            return
-        try:
-            if self._thread.is_of_this_process:
-                self.run(self._client.stop())
-        finally:
-            self._end()
+        the parent, and nothing happens. Raises ClientStateError in a callback."""
+        if self._thread is not None:
+            self._check_caller()
+            self._thread.finish(self._client.stop)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine and return its result or raise its exception; an interrupt cancels
-        it."""
+        it. Raises ClientStateError in a callback."""
+        try:
+            self._check_caller()
+        except ClientStateError:
+            coroutine.close()
+            raise
         return self._running(coroutine).run(coroutine)
 
     def call(self, work: Callable[[], T]) -> T:
@@ -80,20 +86,22 @@ class ClientThread(Generic[C_co]):
         return self._running(coroutine).submit(coroutine)
 
     def _running(self, coroutine: Coroutine[Any, Any, T]) -> LoopThread:
-        if self._thread is None:
-            coroutine.close()
-            raise ClientStateError(f"the {self._name} is not running: use `with`")
         try:
-            self._client.check_process()
+            if self._thread is not None:
+                self._client.check_process()
+            if self._thread is None or self._thread.has_ended:
+                raise ClientStateError(f"the {self._name} is not running: use `with`")
         except ClientStateError:
             coroutine.close()
             raise
         return self._thread
 
-    def _end(self) -> None:
-        thread, self._thread = self._thread, None
-        assert thread is not None
-        thread.stop()
+    def _check_caller(self) -> None:
+        if self.is_current:
+            raise ClientStateError(
+                f"a callback runs in the thread of the {self._name}, which cannot wait for itself:"
+                " make this call in another thread, or use send_soon()"
+            )
 
 
 class SyncPart(Generic[Part_co]):

@@ -1,16 +1,20 @@
 """An event loop on a thread of its own, for programs that have no loop."""
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from congreve.remoting.errors import OtherProcessError
+from congreve.remoting.errors import LoopThreadError, OtherProcessError, RemotingError
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -26,12 +30,15 @@ class LoopThread:
     """A thread with an event loop that runs coroutines for other threads, until stop().
 
     A child that fork() makes has no copy of the thread: there run() raises OtherProcessError, and
-    stop() does nothing.
+    stop() does nothing. A callback that calls sys.exit() ends no loop that others use.
     """
 
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._loop = new_event_loop()
+        self._scheduling = threading.Lock()
+        self._finishing = threading.Lock()
+        self._is_stopping = self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             self._thread.start()
@@ -44,9 +51,9 @@ class LoopThread:
         """Run the coroutine and return its result or raise its error.
 
         An interrupt (KeyboardInterrupt) cancels it, waits until it has cleaned up, and goes on; a
-        second one does not wait.
+        second one does not wait. Raises LoopThreadError when the thread has ended, or is the
+        caller's own, which would wait for itself.
         """
-        self._check_process(coroutine)
         ended = threading.Event()
         tasks: list[asyncio.Task[T]] = []
 
@@ -57,24 +64,55 @@ class LoopThread:
         def cancel() -> None:
             tasks[0].cancel()
 
-        self._loop.call_soon_threadsafe(begin)
+        try:
+            self._check_caller()
+            self._schedule(begin)
+        except RemotingError:
+            coroutine.close()
+            raise
         try:
             ended.wait()
         except BaseException:
-            self._loop.call_soon_threadsafe(cancel)
+            with suppress(LoopThreadError):
+                self._schedule(cancel)
             ended.wait()
             raise
         return tasks[0].result()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run the coroutine; its result comes as a future."""
-        self._check_process(coroutine)
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Run the coroutine; its result comes as a future. Raises LoopThreadError when the thread
+        has ended."""
+        try:
+            self._check_process()
+            with self._scheduling:
+                self._check_living()
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RemotingError:
+            coroutine.close()
+            raise
+
+    def finish(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the last coroutine, and stop the thread whatever comes of it.
+
+        Another thread that calls this meanwhile waits, and has nothing left to do. In a child made
+        by fork() nothing happens. Raises LoopThreadError in the thread itself.
+        """
+        if not self.is_of_this_process:
+            return
+        self._check_caller()
+        with self._finishing:
+            if not self._has_ended:
+                try:
+                    self.run(last())
+                finally:
+                    self.stop()
 
     def stop(self) -> None:
-        """Stop the loop and the thread."""
+        """Stop the loop and the thread; idempotent."""
         if self.is_of_this_process:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._is_stopping = True
+            with suppress(LoopThreadError):
+                self._schedule(self._loop.stop)
             self._thread.join()
 
     @property
@@ -87,12 +125,34 @@ class LoopThread:
         """Whether this process made the thread, not the one that it was forked from."""
         return self._pid == os.getpid()
 
-    def _check_process(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    @property
+    def has_ended(self) -> bool:
+        """Whether it runs nothing more."""
+        return self._has_ended
+
+    def _check_process(self) -> None:
         if not self.is_of_this_process:
-            coroutine.close()
             raise OtherProcessError(
                 f"process {self._pid} started it: a child made by fork() must start its own"
             )
+
+    def _check_caller(self) -> None:
+        self._check_process()
+        if self.is_current:
+            raise LoopThreadError(
+                f"a callback in thread {self._thread.name} cannot wait for that thread: make this"
+                " call in another one"
+            )
+
+    def _schedule(self, callback: Callable[[], object]) -> None:
+        """Let the loop call it: what it has accepted it calls before it ends."""
+        with self._scheduling:
+            self._check_living()
+            self._loop.call_soon_threadsafe(callback)
+
+    def _check_living(self) -> None:
+        if self._has_ended:
+            raise LoopThreadError(f"thread {self._thread.name} has ended")
 
     async def _end_all(self) -> None:
         """Cancel what still runs, and wait for it and for the threads that it has used."""
@@ -105,7 +165,13 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._is_stopping:
+                try:
+                    self._loop.run_forever()
+                except (SystemExit, KeyboardInterrupt):
+                    logger.exception("a callback wanted to exit thread %s", self._thread.name)
+            with self._scheduling:
+                self._has_ended = True
             self._loop.run_until_complete(self._end_all())
         finally:
             self._loop.close()
@@ -140,6 +206,8 @@ class Lifecycle:
         await self.stop()
 
     def __enter__(self) -> Self:
+        if self._thread is not None and not self._thread.has_ended:
+            raise LoopThreadError(f"this {type(self).__name__.strip('_')} runs already")
         self._thread = LoopThread(f"congreve-{type(self).__name__}")
         try:
             self._thread.run(self.start())
@@ -155,15 +223,5 @@ class Lifecycle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is None:
-            return
-        try:
-            if self._thread.is_of_this_process:
-                self._thread.run(self.stop())
-        finally:
-            self._end_thread()
-
-    def _end_thread(self) -> None:
         if self._thread is not None:
-            self._thread.stop()
-            self._thread = None
+            self._thread.finish(self.stop)
