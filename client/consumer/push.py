@@ -206,6 +206,8 @@ class PushConsumer(GroupMember):
             self._backlog.popleft()
 
     async def _wait_for_delivery(self) -> bool:
+        if not self._ended:
+            self.check_running()
         while not self._backlog:
             if self._ended:
                 return False

@@ -94,9 +94,10 @@ class ClientInstance:
     async def stop(self) -> None:
         """Unregister from the brokers and close all connections; idempotent.
 
-        When it is interrupted, its work continues, and the next stop() waits for that.
+        When it is interrupted, its work continues, and the next stop() waits for that. In a child
+        made by fork() nothing happens: the connections are the parent's.
         """
-        if not self._started:
+        if not self._started or os.getpid() != self._pid:
             return
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._stop_all())

@@ -184,6 +184,7 @@ class Lifecycle:
     """
 
     _thread: LoopThread | None = None
+    _pid: int | None = None
 
     async def start(self) -> None:
         """Start; after a failure nothing is left running."""
@@ -194,6 +195,7 @@ class Lifecycle:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
+        self._pid = os.getpid()
         await self.start()
         return self
 
@@ -203,7 +205,8 @@ class Lifecycle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        if os.getpid() == self._pid:  # a child made by fork() leaves all to its parent
+            await self.stop()
 
     def __enter__(self) -> Self:
         if self._thread is not None and not self._thread.has_ended:

@@ -114,6 +114,46 @@ def test_a_client_of_the_parent_is_refused_in_a_child(tmp_path: Path) -> None:
     assert printed.split() == ["True"] * 3 + ["stopped"]
 
 
+def test_a_child_leaves_what_its_parent_runs_on_a_loop(tmp_path: Path) -> None:
+    """Messages that wait in a consumer of the parent are the parent's, too."""
+    printed = run(
+        """
+        import asyncio, os, sys, congreve
+        from contextlib import AsyncExitStack
+        from congreve.client import ConsumeFrom, Message
+        from congreve.client.errors import ClientStateError
+
+        async def main():
+            async with AsyncExitStack() as stack:
+                node = await stack.enter_async_context(congreve.serve(sys.argv[1]))
+                producer = await stack.enter_async_context(node.producer("p"))
+                first = ConsumeFrom.FIRST_OFFSET
+                consumer = node.consumer("c", {"t": "*"}, consume_from=first)
+                queue = (await producer.send(Message(topic="t", body=b"1"))).queue
+                await producer.send(Message(topic="t", body=b"2"), queue=queue)
+                await stack.enter_async_context(consumer)
+                messages = aiter(consumer)
+                await anext(messages)
+                child = os.fork()
+                if not child:
+                    try:
+                        await anext(messages)
+                    except ClientStateError as error:
+                        print("a client of its own" in str(error), flush=True)
+                    await stack.aclose()
+                    os._exit(0)
+                _, status = await asyncio.to_thread(os.waitpid, child, 0)
+                print(status, (await anext(messages)).body)
+                await producer.send(Message(topic="t", body=b"3"))
+                print((await anext(messages)).body)
+
+        asyncio.run(main())
+        """,
+        str(tmp_path),
+    )
+    assert printed == "True\n0 b'2'\nb'3'\n"
+
+
 def test_an_interrupted_start_leaves_nothing_behind(tmp_path: Path) -> None:
     printed = run(
         """
