@@ -119,7 +119,8 @@ class ConsumeHook:
     """Base class of consume hooks; override what you need. Methods run where the listener runs: in
     the event loop for ``async def``, in its thread for ``def``.
 
-    An exception of before_consume() counts as the listener's failure.
+    An exception of before_consume() counts as the listener's failure, one of the other methods only
+    goes to the log.
     (RocketMQ: ConsumeMessageHook.)
     """
 

@@ -7,6 +7,36 @@ interrupt from the keyboard.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from congreve.client.logs import Log
+
+log = Log(__name__)
+
+C = TypeVar("C")
+
+
+def call_after(calls: Iterable[Callable[[C], None]], context: C) -> None:
+    """Call the hooks of work that is over: whatever one raises goes to the log, and changes neither
+    the result of the work nor what the other hooks see. (RocketMQ: executeSendMessageHookAfter.)"""
+    for call in calls:
+        try:
+            call(context)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            log.exception("hook failed", hook=call)
+
+
+async def end_each(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Let each hook end, also when another one raises; that goes to the log."""
+    for call in calls:
+        try:
+            await call()
+        except BaseException as error:
+            raise_unless_failure(error)
+            log.exception("hook failed", hook=call)
 
 
 def raise_unless_failure(error: BaseException) -> None:

@@ -10,6 +10,7 @@ from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import unwrap, wrap
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.options import ConnectionOptions
+from congreve.client.user_code import call_after, end_each
 
 DEFAULT_GROUP = "DEFAULT_CONSUMER"
 """The group name that RocketMQ reserves for itself."""
@@ -58,8 +59,7 @@ class GroupClient(ClientInstance):
         try:
             await super()._stop_all()
         finally:
-            for hook in self.hooks:
-                await hook.stop()
+            await end_each(hook.stop for hook in self.hooks)
 
     def _note_received(self, messages: list[ReceivedMessage], begin: float) -> None:
         """Call the hooks after a pull or poll that began at `begin` of the monotonic clock."""
@@ -72,5 +72,4 @@ class GroupClient(ClientInstance):
             began_at=time.time() - seconds,
             seconds=seconds,
         )
-        for hook in self.hooks:
-            hook.after_receive(context)
+        call_after((hook.after_receive for hook in self.hooks), context)

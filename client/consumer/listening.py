@@ -17,7 +17,7 @@ from congreve.client.errors import ClientError, ClientStateError, InvalidSetting
 from congreve.client.hooks import ConsumeContext, ConsumeHook, ConsumeOutcome
 from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
-from congreve.client.user_code import raise_unless_failure
+from congreve.client.user_code import call_after, raise_unless_failure
 
 log = Log(__name__)
 
@@ -192,8 +192,7 @@ def hooked(
         context.seconds = time.monotonic() - begin
         if context.error is None and context.seconds >= timeout_s:
             context.outcome = ConsumeOutcome.TIMEOUT
-        for hook in reversed(hooks):
-            hook.after_consume(context)
+        call_after((hook.after_consume for hook in reversed(hooks)), context)
 
 
 def _failed(unit: Any, error: BaseException) -> Failure:

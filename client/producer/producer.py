@@ -33,6 +33,7 @@ from congreve.client.results import SendResult
 from congreve.client.transport.faults import LatencyFaults
 from congreve.client.transport.instance import ClientInstance
 from congreve.client.transport.options import ConnectionOptions, check_options
+from congreve.client.user_code import end_each
 from congreve.records.message.properties import INSTANCE_ID
 from congreve.records.record import string_hash
 from congreve.remoting.messages.bodies import ProducerData
@@ -414,8 +415,7 @@ class Producer(ClientInstance):
     async def _leave(self) -> None:
         await asyncio.gather(*self._sends, return_exceptions=True)
         self._blocking.close()
-        for hook in self.hooks:
-            await hook.stop()
+        await end_each(hook.stop for hook in self.hooks)
 
     def _handlers(self) -> Mapping[int, Handler]:
         return {

@@ -28,6 +28,7 @@ from congreve.client.transport.route import (
     RouteCache,
     TopicRoute,
 )
+from congreve.client.user_code import call_after
 from congreve.records.message.properties import MSG_REGION, TRACE_SWITCH
 from congreve.records.message.topics import AUTO_CREATE_TOPIC_KEY_TOPIC
 from congreve.remoting.errors import RemotingError, RequestTimeoutError
@@ -154,8 +155,7 @@ class Sender:
         for hook in self._hooks:
             hook.before_send(context)
         await self._remoting.oneway_by(address, self._request(outgoing, chosen), deadline)
-        for hook in self._hooks:
-            hook.after_send(context)
+        call_after((hook.after_send for hook in self._hooks), context)
 
     def with_client(self, remoting: BlockingClient) -> "Sender":
         """A copy that sends over another client; both share routes and observed faults."""
@@ -215,8 +215,7 @@ class Sender:
                 self._faults.failed(context.queue.broker_name)
             elif context.error is None:
                 self._faults.answered(context.queue.broker_name, context.seconds)
-        for hook in self._hooks:
-            hook.after_send(context)
+        call_after((hook.after_send for hook in self._hooks), context)
 
     def _context(self, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendContext:
         return SendContext(

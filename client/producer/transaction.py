@@ -21,7 +21,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.producer.producer import Producer, ProducerOptions
 from congreve.client.received import PulledRecords
 from congreve.client.results import SendResult, SendStatus
-from congreve.client.user_code import raise_unless_failure
+from congreve.client.user_code import call_after, raise_unless_failure
 from congreve.records.errors import RecordError
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import PRODUCER_GROUP, TRANSACTION_PREPARED
@@ -145,17 +145,15 @@ class TransactionProducer(Producer):
         except CongreveError as error:
             log.warning("transaction outcome not reported", message_id=sent.message_id, error=error)
             return TransactionState.UNKNOWN
-        for hook in self.hooks:
-            hook.after_end(
-                EndContext(
-                    group=self.group,
-                    message=message,
-                    sent=sent,
-                    state=int(state),
-                    address=address,
-                    began_at=time.time(),
-                )
-            )
+        context = EndContext(
+            group=self.group,
+            message=message,
+            sent=sent,
+            state=int(state),
+            address=address,
+            began_at=time.time(),
+        )
+        call_after((hook.after_end for hook in self.hooks), context)
         return state
 
     def _handlers(self) -> Mapping[int, Handler]:

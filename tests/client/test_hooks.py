@@ -98,6 +98,34 @@ async def test_a_hook_that_forbids_a_send_ends_it() -> None:
         assert cluster.brokers["a"].asked(310) == []
 
 
+async def test_a_hook_that_fails_afterwards_changes_no_result(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(SendHook, ConsumeHook):
+        def after_send(self, context: SendContext) -> None:
+            raise SystemExit(3)
+
+        def after_consume(self, context: ConsumeContext) -> None:
+            raise ValueError
+
+        async def stop(self) -> None:
+            raise ValueError
+
+    notes, group, seen = Notes(), Group(), []
+    async with FakeCluster("a") as cluster:
+        cluster.brokers["a"].answers[310] = stored
+        hooks: list[SendHook] = [Failing(), notes]
+        async with Producer(cluster.address, group="pg", hooks=hooks) as producer:
+            await producer.send(Message(topic="T", body=b"x"))
+    assert notes.seen == ["start", "before", "after", "stop"]
+    group.fill(0, range(3))
+    async with member(group, listener=seen.append, hooks=[Failing()]):
+        await eventually(lambda: group.committed.get(0) == 3)
+    assert len(seen) == 3
+    assert not group.asked(SEND_BACK)
+    assert sum("hook failed" in record.message for record in caplog.records) == 2 + 3 + 1
+
+
 async def test_hooks_see_a_cancelled_send() -> None:
     notes = Notes()
     async with FakeCluster("a") as cluster:

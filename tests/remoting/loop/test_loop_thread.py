@@ -35,7 +35,7 @@ def in_threads(count: int, work: Callable[[], object]) -> list[BaseException | N
     def run() -> None:
         try:
             work()
-        except BaseException as error:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - returned
             errors.append(error)
         else:
             errors.append(None)
