@@ -48,6 +48,12 @@ def subscribe(topic: str, wanted: str | Sql = ALL) -> Subscription:
     text = wanted.expression if isinstance(wanted, Sql) else wanted
     if not isinstance(text, str):
         raise InvalidSubscriptionError(f"subscription {text!r} of topic {topic}: text is expected")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSubscriptionError(
+            f"subscription {text!r} of topic {topic} is not valid Unicode: {error}"
+        ) from None
     if isinstance(wanted, Sql):
         if not wanted.expression.strip():
             raise InvalidSubscriptionError(f"the SQL filter of topic {topic} is empty")

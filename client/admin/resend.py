@@ -9,6 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 from congreve.base.errors import CongreveError
+from congreve.base.fields import Fields
 from congreve.client.admin.brokers import Brokers, in_turns
 from congreve.client.admin.offset_ranges import (
     OffsetQueue,
@@ -79,7 +80,7 @@ Ids = Callable[[int], str]
 """The id of a letter's new message, by the letter's queue offset."""
 
 
-class ResendFailure(msgspec.Struct, frozen=True):
+class ResendFailure(Fields, msgspec.Struct, frozen=True):
     """A dead letter that was not stored again, and why."""
 
     broker_name: str
@@ -88,7 +89,7 @@ class ResendFailure(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ResendReport(msgspec.Struct):
+class ResendReport(Fields, msgspec.Struct):
     """The outcome of a resend, in messages.
 
     Those `in_doubt` were sent, and no answer came; the next resend finds out which are stored.

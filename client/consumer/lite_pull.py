@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Unpack
 
+from congreve.client.consumer.filter_check import check_filters
 from congreve.client.consumer.member import GroupMember, MemberOptions
 from congreve.client.errors import ClientStateError, InvalidSettingError
 from congreve.client.message import MessageQueue, ReceivedMessage
@@ -62,16 +63,19 @@ class LitePullConsumer(GroupMember):
     async def assign(self, queues: Iterable[MessageQueue], *, expression: str | Sql = "*") -> None:
         """Read these queues only, from the group's offsets on.
 
-        Raises ClientStateError when the consumer has topics, BrokerError, another ClientError or a
-        RemotingError when the offsets cannot be read.
+        Raises ClientStateError when the consumer has topics, InvalidSubscriptionError when a broker
+        refuses the filter, BrokerError, another ClientError or a RemotingError when the offsets
+        cannot be read.
         """
         self.check_running()
         if not self._assigns:
             raise ClientStateError("this consumer subscribes to topics: assign() is not available")
         wanted = {wrap_queue(self.namespace, queue) for queue in queues}
-        for queue in sorted(wanted):
-            self.subscriptions[queue.topic] = subscribe(queue.topic, expression)
-            await self.routes.find(queue.topic)
+        filters = {topic: subscribe(topic, expression) for topic in {each.topic for each in wanted}}
+        for topic in filters:
+            await self.routes.find(topic)
+        await check_filters(self, filters.values(), self.version_ms)
+        self.subscriptions.update(filters)
         async with self._balancing:
             for queue in set(self.process_queues) - wanted:
                 await self._release(queue)

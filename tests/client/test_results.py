@@ -19,6 +19,7 @@ from congreve.client import (
     TransactionState,
 )
 from congreve.client.admin.groups import GroupSummary
+from congreve.client.admin.resend import ResendFailure, ResendReport
 
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=1)
 SENT = SendResult(
@@ -53,6 +54,15 @@ def test_a_dict_of_a_result_has_its_fields() -> None:
         (
             GroupSummary(group="g", members=1, topics=2, lag=3),
             {"group": "g", "members": 1, "topics": 2, "lag": 3},
+        ),
+        (
+            ResendReport(sent=1, failures=[ResendFailure("b", 0, 7, "why")]),
+            {
+                **{"sent": 1, "already_sent": 0, "in_doubt": 0},
+                "failures": [
+                    {"broker_name": "b", "queue_id": 0, "queue_offset": 7, "reason": "why"}
+                ],
+            },
         ),
     ],
 )

@@ -6,14 +6,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from harness.fake_cluster import refused
 from harness.fake_group import HEART_BEAT, PULL, Group, cluster_of
 
-from congreve.client import ConsumeFrom, LitePullConsumer, MessageQueue
-from congreve.client.errors import ClientStateError, InvalidSettingError
+from congreve.client import ConsumeFrom, LitePullConsumer, MessageQueue, Sql
+from congreve.client.errors import ClientStateError, InvalidSettingError, InvalidSubscriptionError
 from congreve.remoting.messages.bodies import HeartbeatData
 
 QUEUE = MessageQueue(topic="T", broker_name="a", queue_id=0)
-MIN_OFFSET = 31
+MIN_OFFSET, CHECK_CLIENT = 31, 46
 
 
 @asynccontextmanager
@@ -74,6 +75,17 @@ async def test_without_auto_commit_only_explicit_commits_are_sent() -> None:
         assert group.committed[0] == 20
         await consumer.poll()
     assert group.committed[0] == 20
+
+
+async def test_a_filter_that_the_broker_refuses_is_not_assigned() -> None:
+    group = Group()
+    group.answers[CHECK_CLIENT] = refused(1)
+    async with poller(group) as consumer:
+        with pytest.raises(InvalidSubscriptionError, match="enablePropertyFilter=true"):
+            await consumer.assign([QUEUE], expression=Sql("a > 1"))
+        assert consumer.assigned == []
+        with pytest.raises(InvalidSubscriptionError, match="not valid Unicode"):
+            await consumer.assign([QUEUE], expression=Sql("a = '\ud800'"))
 
 
 async def test_assigned_queues_are_read_independently_of_the_group() -> None:
