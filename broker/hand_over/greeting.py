@@ -1,12 +1,12 @@
 """The first bytes of a connection that carries a client's requests to the new master."""
 
-import asyncio
 import socket
 from ipaddress import ip_address
 from typing import cast
 
 from congreve.broker.errors import BrokerError
 from congreve.broker.ha_frames import CLIENT
+from congreve.remoting.loop import receiving
 
 
 class HandOverError(BrokerError):
@@ -30,10 +30,6 @@ def client_in(data: bytes) -> tuple[str, int]:
 
 
 async def receive(peer: socket.socket, size: int, received: bytes = b"") -> bytes:
-    """The received bytes, and more until there are so many. Raises OSError."""
-    while len(received) < size:
-        data = await asyncio.get_running_loop().sock_recv(peer, size - len(received))
-        if not data:
-            raise ConnectionError("the other end has closed the connection: its log says why")
-        received += data
-    return received
+    """See remoting.loop.receiving.receive(). Raises OSError."""
+    closed = ConnectionError("the other end has closed the connection: its log says why")
+    return await receiving.receive(peer, size, received, closed=closed)

@@ -21,6 +21,7 @@ from congreve.broker.repair.peer import Peer, Records
 from congreve.engine.scrub.damage import Damage
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.background import BackgroundJobs, BackgroundTask
+from congreve.remoting.loop.receiving import receive
 
 PEERS_MAX = 64
 """Connections for repairs at most."""
@@ -130,11 +131,10 @@ class LogRepair:
         with peer:
             try:
                 async with asyncio.timeout(GREETING_S):
-                    while len(received) < len(REPAIR):
-                        data = await loop.sock_recv(peer, len(REPAIR) - len(received))
-                        if not data:
-                            return
-                        received += data
+                    try:
+                        received = await receive(peer, len(REPAIR), received, closed=EOFError())
+                    except EOFError:
+                        return
                     if received != REPAIR:
                         raise RepairFrameError(f"it begins with {received[: len(REPAIR)]!r}")
                     await loop.sock_sendall(peer, REPAIR_ACCEPTED)

@@ -20,6 +20,7 @@ from congreve.base.clock import Clock
 from congreve.broker.accounts.accounts import Account, Accounts
 from congreve.broker.ha_frames import ASK, CHALLENGE, LOGIN, LOGIN_HEAD, LOGIN_MAX
 from congreve.broker.replication.slave_connection import ReplicationError
+from congreve.remoting.loop.receiving import receive
 
 TIME_TOLERANCE_MS = 60_000
 """How far the clocks of two brokers may be apart, for a login of the old form."""
@@ -183,23 +184,14 @@ def _frame(kind: int, content: msgspec.Struct) -> bytes:
 
 
 async def _challenge_from(master: socket.socket) -> bytes:
-    kind, size = LOGIN_HEAD.unpack(await _receive(master, LOGIN_HEAD.size))
+    closed = ReplicationError(
+        "the master closes the connection during the login: its log has the reason; set "
+        "haOldLogin=true here if it is of an earlier version, until it is upgraded"
+    )
+    kind, size = LOGIN_HEAD.unpack(await receive(master, LOGIN_HEAD.size, closed=closed))
     if kind != CHALLENGE or not 0 <= size <= LOGIN_MAX:
         raise ReplicationError(f"the master answers the login with {kind}, {size}: no challenge")
-    return await _receive(master, size)
-
-
-async def _receive(peer: socket.socket, size: int) -> bytes:
-    received = b""
-    while len(received) < size:
-        data = await asyncio.get_running_loop().sock_recv(peer, size - len(received))
-        if not data:
-            raise ReplicationError(
-                "the master closes the connection during the login: its log has the reason; set "
-                "haOldLogin=true here if it is of an earlier version, until it is upgraded"
-            )
-        received += data
-    return received
+    return await receive(master, size, closed=closed)
 
 
 def _decoded(content: bytes, kind: type[T]) -> T:

@@ -16,6 +16,7 @@ from congreve.broker.replication.slave import MasterAddress, Slave
 from congreve.broker.replication.slave_connection import ReplicationError
 from congreve.remoting.loop.background import BackgroundTask
 from congreve.remoting.loop.periodic import Periodic
+from congreve.remoting.loop.receiving import receive
 
 LOOK_S = 0.5
 """How often it looks whom the slave follows, in seconds."""
@@ -97,13 +98,7 @@ class RepairLink:
                 self._open[1].shutdown(socket.SHUT_RDWR)
 
     async def _accepted(self, peer: socket.socket) -> None:
-        received = b""
-        while len(received) < len(REPAIR_ACCEPTED):
-            data = await asyncio.get_running_loop().sock_recv(
-                peer, len(REPAIR_ACCEPTED) - len(received)
-            )
-            if not data:
-                raise ReplicationError("the master has closed the connection: its log says why")
-            received += data
+        closed = ReplicationError("the master has closed the connection: its log says why")
+        received = await receive(peer, len(REPAIR_ACCEPTED), closed=closed)
         if received != REPAIR_ACCEPTED:
             raise ReplicationError(f"the master answers {received!r} to a connection for repairs")
