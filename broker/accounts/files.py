@@ -105,21 +105,17 @@ class AccountFiles:
 
         Raises ConfigError for what is not allowed, StoreError when the file cannot be written.
         """
-        path = self._paths.get(wanted.access_key, self.default_path)
-        tree = self._read(path)
-        entries = _entries(tree, path)
-        entry = next((e for e in entries if _key_of(e) == wanted.access_key), None)
-        if entry is None:
-            entry = {}
-            entries.append(entry)
-        entry.update(_fields_of(wanted))
-        account_of(_config_of(entry, path))
-        for text in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
-            _check_perm(text.partition("=")[2])
-        for default in (wanted.default_topic_perm, wanted.default_group_perm):
-            _check_perm(default or "DENY")
-        tree[_ACCOUNTS] = entries
-        self._write(path, tree)
+
+        def merged(old: PlainAccessConfig | None) -> PlainAccessConfig:
+            found = wanted if old is None else msgspec.structs.replace(old, **_set_in(wanted))
+            account_of(found)
+            for text in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
+                _check_perm(text.partition("=")[2])
+            for default in (wanted.default_topic_perm, wanted.default_group_perm):
+                _check_perm(default or "DENY")
+            return found
+
+        self.change(wanted.access_key, merged)
 
     def change(
         self,
@@ -139,7 +135,7 @@ class AccountFiles:
         if found is None:
             if old is None:
                 return
-            tree[_ACCOUNTS] = [e for e in entries if e is not old]
+            tree[_ACCOUNTS] = [e for e in entries if _key_of(e) != access_key]
         else:
             account_of(found)
             known = {name: value for name, value in (old or {}).items() if name not in _FIELDS}
@@ -149,12 +145,9 @@ class AccountFiles:
 
     def delete(self, access_key: str) -> None:
         """Remove an account. Raises ConfigError for an unknown one, StoreError."""
-        path = self._paths.get(access_key)
-        if path is None:
+        if access_key not in self._paths:
             raise ConfigError(f"there is no account with accessKey={access_key}")
-        tree = self._read(path)
-        tree[_ACCOUNTS] = [e for e in _entries(tree, path) if _key_of(e) != access_key]
-        self._write(path, tree)
+        self.change(access_key, lambda _: None)
 
     def set_white_addresses(self, patterns: list[str], path: str | None = None) -> None:
         """Replace a file's global white addresses; `path` is one of `versions`, or the default.
@@ -284,6 +277,12 @@ def _config_of(entry: dict[str, Any], path: str) -> PlainAccessConfig:
         group_perms=_texts(entry, "groupPerms", path) or None,
         status=_text(entry, "status"),
     )
+
+
+def _set_in(config: PlainAccessConfig) -> dict[str, Any]:
+    """What is set in `config`, and `admin`."""
+    values = msgspec.structs.asdict(config)
+    return {name: value for name, value in values.items() if value not in (None, [])}
 
 
 def _fields_of(config: PlainAccessConfig) -> dict[str, object]:
