@@ -1,17 +1,14 @@
 """``python -m popspeed``: pops and acknowledgements beside RocketMQ 5.5, both running, in turns.
 
     PYTHONPATH=bench:tests python -m popspeed
-    PYTHONPATH=bench:tests python -m popspeed --messages 20000 --seconds 5 --rounds 1
+    PYTHONPATH=bench:tests python -m popspeed --messages 20000 --seconds 1 --rounds 1
 
 Messages of 128 B, 32 a pop, each acknowledged by itself; then how late a burst comes again, and
-what acknowledgements cost in order and at random. One process is all members: where its CPU is near
-one second a second, the broker could do more.
+what acknowledgements cost in order and at random. One process in C is all members.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -29,15 +26,17 @@ from sidebyside.session import await_count
 
 from congreve.console.loadgen import generator
 
-from .members import MOST, Group, shuffled
+from .members import MOST, Program
 
 KINDS = ("congreve", "java5")
 SIZE = 128
 CONSUMERS = (4, 64)
 INVISIBLE_MS = 600_000
-WARM_UP = 5_000
-"""Messages."""
+WARM_UP = 20_000
+"""Messages of each turn that are not measured."""
 BURST_MEMBERS = 8
+IN_ORDER, AT_RANDOM = 0, 1
+"""Seeds."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -46,46 +45,26 @@ class Turn(msgspec.Struct, frozen=True):
     rate: float
     cpu_us: float
     members_cpu: float
-    """CPU seconds a second of this process."""
+    """CPU seconds a second of the members."""
 
 
-def consume(broker: Running, group: str, members: int, messages: int, seconds: float) -> Turn:
-    """A new group gets the messages of the topic."""
-    found = Group(broker.port, "pops", group, members, INVISIBLE_MS)
-    spent = own = 0.0
+def measured(
+    program: Program, broker: Running, group: str, members: int, *work: str | float
+) -> Turn:
+    """Do what members.c knows under that name, with messages of the topic."""
+    spent = 0.0
 
     def begins() -> None:
-        nonlocal spent, own
-        spent, own = process.cpu_seconds(broker.pid), time.process_time()
-
-    try:
-        done, took = found.consume(MOST * members, messages, seconds, begins)
-    finally:
-        found.close()
-    spent, own = process.cpu_seconds(broker.pid) - spent, time.process_time() - own
-    return Turn(rate=done / took, cpu_us=spent * 1e6 / done, members_cpu=own / took)
-
-
-def settle(broker: Running, group: str, messages: int, order: Callable[..., list[bytes]]) -> float:
-    """The broker's CPU in us for an acknowledgement, when all messages are out."""
-    found = Group(broker.port, "pops", group, BURST_MEMBERS, INVISIBLE_MS)
-    try:
-        acks = order(found.take(messages))
+        nonlocal spent
         spent = process.cpu_seconds(broker.pid)
-        found.settle(acks)
-        return (process.cpu_seconds(broker.pid) - spent) * 1e6 / len(acks)
-    finally:
-        found.close()
 
-
-def late(broker: Running, group: str, messages: int, invisible_ms: int) -> int:
-    """How many ms after its time a message comes again, p99, of a burst."""
-    found = Group(broker.port, "burst", group, BURST_MEMBERS, invisible_ms)
-    try:
-        times = found.lateness(messages, invisible_ms)
-    finally:
-        found.close()
-    return times[len(times) * 99 // 100]
+    done = program.run(broker.port, "pops", group, members, INVISIBLE_MS, *work, begins=begins)
+    spent = process.cpu_seconds(broker.pid) - spent
+    return Turn(
+        rate=done.messages / done.seconds,
+        cpu_us=spent * 1e6 / done.messages,
+        members_cpu=done.cpu / done.seconds,
+    )
 
 
 def fill(broker: Running, topic: str, messages: int) -> None:
@@ -97,8 +76,8 @@ def fill(broker: Running, topic: str, messages: int) -> None:
 
 
 @click.command()
-@click.option("--messages", default=200_000, show_default=True, help="Of a turn, at most.")
-@click.option("--seconds", default=15.0, show_default=True, help="Of a turn, at most.")
+@click.option("--messages", default=2_000_000, show_default=True, help="Of a turn, at most.")
+@click.option("--seconds", default=4.0, show_default=True, help="Of a turn, at most.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--burst", default=20_000, show_default=True, help="Messages that come again.")
 @click.option("--invisible", default=5_000, show_default=True, help="Of the burst, in ms.")
@@ -109,9 +88,11 @@ def main(
     """Rounds in turns, and the medians."""
     console = Console()
     messages -= messages % MOST
-    counted = messages - MOST * CONSUMERS[-1]
+    warm_up = min(WARM_UP, messages // 4)
+    counted = messages - warm_up - MOST * CONSUMERS[-1]
     numbers = count()
     burst -= burst % MOST
+    program = Program(data)
     with ExitStack() as stack:
         both = {
             kind: stack.enter_context(brokers.running(kind, data / kind, "ASYNC_FLUSH"))
@@ -120,14 +101,16 @@ def main(
         for broker in both.values():
             fill(broker, "pops", messages)
             fill(broker, "burst", burst)
-            consume(broker, "warm", CONSUMERS[-1], WARM_UP, seconds)
+            work = ("consume", warm_up, counted, 2 * seconds)
+            measured(program, broker, "warm", CONSUMERS[-1], *work)
         table = Table("consumers", "broker", "messages/s", "CPU us a message", "members' CPU")
         for members in CONSUMERS:
             turns: dict[str, list[Turn]] = {kind: [] for kind in KINDS}
             for number in range(rounds):
                 for kind in KINDS[:: -1 if number % 2 else 1]:
                     group = f"g{next(numbers)}"
-                    turns[kind].append(consume(both[kind], group, members, counted, seconds))
+                    work = ("consume", warm_up, counted, seconds)
+                    turns[kind].append(measured(program, both[kind], group, members, *work))
             for kind, found in turns.items():
                 table.add_row(
                     str(members), brokers.TITLES[kind], *map("{:,.1f}".format, middle(found))
@@ -138,14 +121,18 @@ def main(
             table.add_row(str(members), "ratio", f"{rate:.1f}", f"{cpu:.3f}")
         console.print(table)
         for kind, broker in both.items():
-            p99 = late(broker, "late", burst, invisible)
+            where = (broker.port, "burst", "late", BURST_MEMBERS, invisible)
+            _, p99, *_ = program.run(*where, "late", burst).late
             console.print(f"{brokers.TITLES[kind]}: {burst:,} come again, late by {p99} ms (p99)")
-        ours = both["congreve"]
-        in_order = settle(ours, "in-order", messages, list)
-        at_random = settle(ours, "at-random", messages, shuffled)
+        costs = [
+            measured(
+                program, both["congreve"], f"seed{seed}", BURST_MEMBERS, "settle", messages, seed
+            ).cpu_us
+            for seed in (IN_ORDER, AT_RANDOM)
+        ]
         console.print(
-            f"an acknowledgement, {messages:,} out: {in_order:.2f} us in order,"
-            f" {at_random:.2f} us at random, {at_random / in_order:.2f} x"
+            f"an acknowledgement, {messages:,} out: {costs[0]:.2f} us in order,"
+            f" {costs[1]:.2f} us at random, {costs[1] / costs[0]:.2f} x"
         )
 
 
