@@ -2,9 +2,9 @@
 that only answers, in turns and in one run.
 
     PYTHONPATH=bench:tests python -m grpcdoor
+    PYTHONPATH=bench:tests python -m grpcdoor --no-sends --messages 100000 --rounds 1
 
-Sends come from h2load (Debian: nghttp2-client); consumers are Python's grpc, so their rate is that
-of the client, and only the server's CPU counts.
+Sends come from h2load (Debian: nghttp2-client), receives and acknowledgements from consumers.c.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
-import grpc
 from harness import servers as harness_servers
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +27,8 @@ from sidebyside import process
 from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.protos import Protos
 
-from .servers import GROUP, TOPIC, Target, address, congreve, nothing, proxy
+from .consumers import Consumers
+from .servers import TOPIC, Target, address, congreve, nothing, proxy
 
 SIZE = 128
 FIRST = 1_000
@@ -93,90 +90,34 @@ def h2load(target: Target, body: Path, connections: int, count: int) -> tuple[fl
 def sends(target: Target, body: Path, connections: int, seconds: float) -> Turn:
     """Unary sends, one at a time on each connection."""
     rate, _ = h2load(target, body, connections, max(FIRST, connections))
-    count = max(int(rate * seconds), connections)
+    number = max(int(rate * seconds), connections)
     stored, cpu = target.stored(), process.cpu_seconds(target.pid)
-    rate, p50_us = h2load(target, body, connections, count)
+    rate, p50_us = h2load(target, body, connections, number)
     cpu = process.cpu_seconds(target.pid) - cpu
-    if target.remoting is not None and target.stored() - stored != count:
-        raise click.ClickException(f"{target.name} stored {target.stored() - stored} of {count}")
-    return Turn(rate, cpu / count * 1e6, p50_us)
+    if target.remoting is not None and target.stored() - stored != number:
+        raise click.ClickException(f"{target.name} stored {target.stored() - stored} of {number}")
+    return Turn(rate, cpu / number * 1e6, p50_us)
 
 
-class Consumer:
-    """A consumer that acknowledges each message by itself."""
+def consumed(
+    target: Target, consumers: Consumers, group: str, connections: int, seconds: float
+) -> Turn:
+    """Receives of 32 messages by a new group, and an acknowledgement of each one."""
+    cpu = 0.0
 
-    def __init__(self, channel: grpc.Channel, protos: Protos) -> None:
-        self._protos = protos
-        self._receive = channel.unary_stream(
-            f"/{SERVICE}/ReceiveMessage",
-            request_serializer=protos.ReceiveMessageRequest.SerializeToString,
-            response_deserializer=protos.ReceiveMessageResponse.FromString,
-        )
-        self._ack = channel.unary_unary(
-            f"/{SERVICE}/AckMessage",
-            request_serializer=protos.AckMessageRequest.SerializeToString,
-            response_deserializer=protos.AckMessageResponse.FromString,
-        )
+    def begins() -> None:
+        nonlocal cpu
+        cpu = process.cpu_seconds(target.pid)
 
-        self._commands: SimpleQueue[Any] = SimpleQueue()
-        self._telemetry = channel.stream_stream(
-            f"/{SERVICE}/Telemetry",
-            request_serializer=protos.TelemetryCommand.SerializeToString,
-            response_deserializer=protos.TelemetryCommand.FromString,
-        )(iter(self._commands.get, None), metadata=METADATA)
-
-    def subscribe(self) -> None:
-        """Send the settings, without which RocketMQ's proxy gives nothing."""
-        command = self._protos.TelemetryCommand()
-        settings = command.settings
-        settings.client_type, settings.request_timeout.seconds = 3, 3
-        settings.subscription.group.name = GROUP
-        entry = settings.subscription.subscriptions.add()
-        entry.topic.name, entry.expression.type, entry.expression.expression = TOPIC, 1, "*"
-        self._commands.put(command)
-        next(self._telemetry)
-
-    def consume(self, until: float) -> Iterator[int]:
-        """The number of messages that each receive brought, all of them acknowledged."""
-        request = self._protos.ReceiveMessageRequest(batch_size=32)
-        request.group.name, request.message_queue.topic.name = GROUP, TOPIC
-        request.invisible_duration.seconds = 60
-        request.long_polling_timeout.seconds = 5
-        while time.monotonic() < until:
-            answers = list(self._receive(request, metadata=METADATA, timeout=20))
-            found = [each.message for each in answers if each.HasField("message")]
-            waiting = [self._ack.future(self._acked(each), metadata=METADATA) for each in found]
-            for each in waiting:
-                if each.result().status.code != 20000:
-                    raise click.ClickException(f"an acknowledgement failed: {each.result()}")
-            yield len(found)
-
-    def _acked(self, message: Any) -> Any:
-        request = self._protos.AckMessageRequest()
-        request.group.name, request.topic.name = GROUP, TOPIC
-        system = message.system_properties
-        request.entries.add(message_id=system.message_id, receipt_handle=system.receipt_handle)
-        return request
+    target.create_group(group)
+    done = consumers.run(target, group, connections, seconds, begins)
+    cpu = process.cpu_seconds(target.pid) - cpu
+    return Turn(done.messages / done.seconds, cpu / done.messages * 1e6, float("nan"))
 
 
-def consumed(target: Target, consumers: int, seconds: float) -> Turn:
-    """Receives of 32 messages and an acknowledgement of each one, by this process."""
-    protos = Protos()
-    with ExitStack() as stack:
-        channels = [
-            stack.enter_context(grpc.insecure_channel(address(target))) for _ in range(consumers)
-        ]
-        pool = stack.enter_context(ThreadPoolExecutor(consumers))
-        members = [Consumer(channel, protos) for channel in channels]
-        for each in members:
-            each.subscribe()
-        cpu, begun = process.cpu_seconds(target.pid), time.monotonic()
-        until = begun + seconds
-        count = sum(pool.map(lambda member: sum(member.consume(until)), members))
-        cpu, taken = process.cpu_seconds(target.pid) - cpu, time.monotonic() - begun
-        if not count:
-            raise click.ClickException(f"{target.name}: the consumers received nothing")
-    return Turn(count / taken, cpu / count * 1e6, float("nan"))
+def middle(turns: list[Turn]) -> Turn:
+    """The median of each figure."""
+    return Turn(*map(median, zip(*turns, strict=True)))
 
 
 def show(turns: dict[tuple[str, str], Turn], names: list[str], cases: list[str]) -> None:
@@ -199,11 +140,25 @@ def show(turns: dict[tuple[str, str], Turn], names: list[str], cases: list[str])
 @click.command()
 @click.option("--seconds", default=3.0, show_default=True, help="Of each case.")
 @click.option("--connections", default=(1, 64, 500), multiple=True, show_default=True)
-@click.option("--consumers", default=4, show_default=True)
+@click.option("--consumers", default=(4, 64), multiple=True, show_default=True)
+@click.option("--messages", default=1_000_000, show_default=True, help="For the consumers.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--jit", default=10.0, show_default=True, help="Seconds of consuming before all.")
+@click.option("--sends/--no-sends", "sending", default=True, help="Sends, too.")
 @click.option("--java/--no-java", default=True, help="RocketMQ's proxy, too.")
-def main(seconds: float, connections: tuple[int, ...], consumers: int, java: bool) -> None:
-    """Rates, CPU and latencies; the last columns are ours divided by those of the row."""
-    turns: dict[tuple[str, str], Turn] = {}
+def main(
+    seconds: float,
+    connections: tuple[int, ...],
+    consumers: tuple[int, ...],
+    messages: int,
+    rounds: int,
+    jit: float,
+    sending: bool,
+    java: bool,
+) -> None:
+    """Medians of the rounds; the last columns are our figures divided by those of the row."""
+    turns: dict[tuple[str, str], list[Turn]] = {}
+    groups = count()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         namesrv = harness_servers.namesrv("congreve", folder / "namesrv")
@@ -215,16 +170,27 @@ def main(seconds: float, connections: tuple[int, ...], consumers: int, java: boo
         targets.append(stack.enter_context(nothing(folder / "nothing")))
         body = folder / "request"
         body.write_bytes(send_request(Protos()))
+        program = Consumers(folder / "consumers", messages)
         for target in targets:
-            target.create()
-        cases = [f"send, {count} connections" for count in connections]
-        for case, count in zip(cases, connections, strict=True):
-            for target in targets:
-                turns[case, target.name] = sends(target, body, count, seconds)
-        cases.append(f"receive and ack, {consumers} consumers")
+            target.create_topic(TOPIC)
         for target in targets[:-1]:
-            turns[cases[-1], target.name] = consumed(target, consumers, seconds)
-    show(turns, [target.name for target in targets], cases)
+            program.fill(target)
+            consumed(target, program, "warm", max(consumers), jit)
+        sends_of = {f"send, {each} connections": each for each in connections if sending}
+        consumers_of = {f"receive and ack, {each} consumers": each for each in consumers}
+        for number in range(rounds):
+            order = targets[:: -1 if number % 2 else 1]
+            for case, each in sends_of.items():
+                for target in order:
+                    turn = sends(target, body, each, seconds)
+                    turns.setdefault((case, target.name), []).append(turn)
+            for case, each in consumers_of.items():
+                for target in order:
+                    if target.remoting is not None:
+                        turn = consumed(target, program, f"group{next(groups)}", each, seconds)
+                        turns.setdefault((case, target.name), []).append(turn)
+    found = {key: middle(each) for key, each in turns.items()}
+    show(found, [target.name for target in targets], [*sends_of, *consumers_of])
 
 
 if __name__ == "__main__":

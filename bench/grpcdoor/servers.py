@@ -13,15 +13,16 @@ from typing import NamedTuple
 from harness import servers
 from harness.servers import HOST, JAVA_OPENS, Server, free_port
 from harness.wire import Wire
+from sidebyside.brokers import create_topic
 
 from congreve.broker.grpc.protos import Protos
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "grpcdoor"
-TOPIC, GROUP = "GrpcDoor", "GrpcDoorGroup"
+TOPIC = "GrpcDoor"
 QUEUES = 8
 PROXY_HEAP_MB = 1024
-_CREATE_TOPIC, _CREATE_GROUP, _MAX_OFFSET = 17, 200, 30
+_CREATE_GROUP, _MAX_OFFSET = 200, 30
 
 
 class Target(NamedTuple):
@@ -42,16 +43,18 @@ class Target(NamedTuple):
                 for each in range(QUEUES)
             )
 
-    def create(self) -> None:
-        """Create the topic and the group."""
+    def create_topic(self, name: str) -> None:
+        """Create a topic."""
         if self.remoting is None:
             return
-        topic = {"topic": TOPIC, "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG"}
-        topic |= {"readQueueNums": str(QUEUES), "writeQueueNums": str(QUEUES), "perm": "6"}
-        topic |= {"topicSysFlag": "0", "order": "false"}
         with Wire(self.remoting) as wire:
-            wire.call(_CREATE_TOPIC, topic)
-            wire.call(_CREATE_GROUP, {}, json.dumps({"groupName": GROUP}).encode())
+            create_topic(wire, name, QUEUES)
+
+    def create_group(self, name: str) -> None:
+        """Create a group."""
+        assert self.remoting is not None
+        with Wire(self.remoting) as wire:
+            wire.call(_CREATE_GROUP, {}, json.dumps({"groupName": name}).encode())
 
 
 @cache
