@@ -556,7 +556,7 @@ static void parse(int argc, char **argv)
     } else if (strcmp(name, "settle") == 0 && argc == 9) {
         run.work = TAKE;
         run.count = atoll(argv[7]);
-        run.random = strtoull(argv[8], NULL, 10);
+        run.random = strtoull(argv[8], NULL, 10) * 0x9E3779B97F4A7C15u;
     } else if (strcmp(name, "late") == 0 && argc == 8) {
         run.work = LATE;
         run.count = atoll(argv[7]);
@@ -565,7 +565,7 @@ static void parse(int argc, char **argv)
         run.work = PAUSES;
         run.seconds = atof(argv[7]);
         run.brief = atoll(argv[8]);
-        run.random = strtoull(argv[9], NULL, 10);
+        run.random = strtoull(argv[9], NULL, 10) * 0x9E3779B97F4A7C15u;
         run.is_acknowledged = calloc(KEYS, 1);
     } else {
         die("%s: this work, or the number of its words, is unknown", name);
