@@ -460,11 +460,12 @@ static bool is_over(const member *members)
     }
 }
 
-/* Members that are to come by now, evenly over the time. */
+/* Members that are to come by now, evenly over the first 0.8 of the time: they stay for 2 s at most. */
 static void bring(member *members, int all)
 {
     double passed = (double)(clock_ns(CLOCK_MONOTONIC) - run.began_ns) / 1e9;
-    for (int i = run.members; i < all && run.brief_begun < passed / run.seconds * (double)run.brief; i++)
+    for (int i = run.members; i < all && run.brief_begun < passed / (0.8 * run.seconds) * (double)run.brief
+         && run.brief_begun < run.brief; i++)
         if (members[i].fd < 0) {
             join(&members[i], true);
             pop(&members[i]);
