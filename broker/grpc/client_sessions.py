@@ -1,5 +1,6 @@
 """Telemetry, heartbeats and ends of clients (RocketMQ 5: ClientActivity)."""
 
+import asyncio
 import logging
 import re
 from typing import Any
@@ -38,6 +39,10 @@ _SQL = 2
 _VERSION = re.compile(r"5\.(\d)\.(\d)")
 _FIRST_OF_5 = 413
 """MQVersion ordinal of V5_0_0; each version has two."""
+_NODE_JS = "HTTP"
+"""What the client for Node.js says of its language."""
+AGAIN_S = 3.0
+"""When to answer the first settings of a client for Node.js once more."""
 
 
 class _Session(msgspec.Struct, eq=False):
@@ -51,6 +56,7 @@ class _Session(msgspec.Struct, eq=False):
     topics: list[str] = []
     """Of a producer; each is the name of a producer group."""
     consumer: ConsumerData | None = None
+    again: asyncio.TimerHandle | None = None
 
 
 class ClientSessions:
@@ -119,9 +125,22 @@ class ClientSessions:
             self._register(session)
             answer.status.code, answer.status.message = Code.OK, "OK"
             answer.settings.CopyFrom(command.settings)
-            call.reply(answer.SerializeToString(), last=False)
+            self._answer(session, answer.SerializeToString())
         elif kind in ("thread_stack_trace", "verify_message_result"):
             session.channel.answered(getattr(command, kind).nonce, command)
+
+    def _answer(self, session: _Session, settings: bytes) -> None:
+        """Answer settings.
+
+        The client for Node.js (1.0.8) takes no notice of settings that come while it still asks for
+        routes, and then waits for them without end: its first ones are answered twice.
+        """
+        session.call.reply(settings, last=False)
+        language = session.call.fields.get(CallField.LANGUAGE, "")
+        if session.again is None and language == _NODE_JS:
+            session.again = asyncio.get_running_loop().call_later(
+                AGAIN_S, lambda: session.call.reply(settings, last=False)
+            )
 
     def _session(self, call: GrpcCall) -> _Session:
         session = self._open.get(call)
@@ -136,6 +155,8 @@ class ClientSessions:
         session = self._open.pop(call, None)
         if session is None:
             return
+        if session.again is not None:
+            session.again.cancel()
         session.channel.ended()
         self._members.connection_closed(session.channel)
         if self._of_client.get(call.client_id) is session:

@@ -82,12 +82,12 @@ def client(port: int) -> Iterator[Client]:
 
 
 @contextmanager
-def open_telemetry(made: Client, settings: Any) -> Iterator[Any]:
+def open_telemetry(made: Client, settings: Any, metadata: Any = METADATA) -> Iterator[Any]:
     """The commands that the broker sends to a client that has sent its settings; sends answers
     by `commands.answer`."""
     sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
     sent.put(made.protos.TelemetryCommand(settings=settings))
-    commands = made.telemetry(iter(sent.get, None))
+    commands = made.telemetry(iter(sent.get, None), metadata)
     commands.answer = sent.put
     assert next(commands).status.code == Code.OK
     yield commands

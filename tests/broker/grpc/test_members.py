@@ -73,6 +73,22 @@ def test_connections_are_shown_until_the_telemetry_ends(tmp_path: Path) -> None:
             pass
 
 
+def test_a_client_for_node_gets_its_first_settings_twice(tmp_path: Path) -> None:
+    metadata = tuple((name, "HTTP" if name == "x-mq-language" else it) for name, it in METADATA)
+    with serving(tmp_path) as (_, made):
+        settings = consumer_settings(made)
+        with open_telemetry(made, settings, metadata) as commands:
+            again = next(commands)
+            assert again.status.code == Code.OK
+            assert again.settings.subscription.receive_batch_size == 32
+            commands.answer(made.protos.TelemetryCommand(settings=settings))
+            assert next(commands).settings == again.settings
+            # Others, and later ones, are answered once: what comes next answers the next.
+            settings.subscription.group.name = "other"
+            commands.answer(made.protos.TelemetryCommand(settings=settings))
+            assert next(commands).settings.subscription.group.name == "other"
+
+
 def test_tools_ask_a_client_through_its_telemetry(tmp_path: Path) -> None:
     with serving(tmp_path) as (broker, made):
         made.send(made.message("Normal", b"direct"))
