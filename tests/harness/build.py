@@ -1,4 +1,4 @@
-"""Fetches and builds the reference, the Java driver and the Go driver after each change."""
+"""Fetches and builds the reference and the drivers of the official clients after each change."""
 
 from __future__ import annotations
 
@@ -44,6 +44,19 @@ def go_program(source: Path) -> Path:
             _run(["go", "build", "-o", str(target / "driver"), "."], cwd=source)
             _done(target, source, patterns)
     return target / "driver"
+
+
+def node_modules() -> Path:
+    """The folder with the official gRPC client for Node.js, and the program that drives it."""
+    source, target = HERE / "node", BUILD / "node"
+    patterns = ("*.json", "*.js")
+    with _alone(target):
+        if _changed(target, source, patterns):
+            for path in source.iterdir():
+                shutil.copy(path, target)
+            _run(["npm", "ci", "--no-audit", "--no-fund"], cwd=target)
+            _done(target, source, patterns)
+    return target
 
 
 def missing_tools(*names: str) -> list[str]:
@@ -98,3 +111,6 @@ if __name__ == "__main__":
         classpath("java5")
     if not missing_tools("go"):
         go_driver()
+        go_program(HERE / "go5")
+    if not missing_tools("node", "npm"):
+        node_modules()

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -30,7 +31,9 @@ class DriverError(Exception):
 class Driver:
     """A process that answers each JSON line with a JSON line."""
 
-    def __init__(self, command: list[str], folder: Path, name: str) -> None:
+    def __init__(
+        self, command: list[str], folder: Path, name: str, environment: dict[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"{name}.log"
         self._turn = threading.Lock()
@@ -39,7 +42,11 @@ class Driver:
                 command,
                 cwd=folder,
                 # The folder of the Go client's offsets in broadcasting mode.
-                env={**os.environ, "rocketmq.client.localOffsetStoreDir": str(folder)},
+                env={
+                    **os.environ,
+                    "rocketmq.client.localOffsetStoreDir": str(folder),
+                    **(environment or {}),
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -109,13 +116,40 @@ def java5_driver(folder: Path, *properties: str) -> Driver:
     return Driver([*command, "congreve.interop5.Driver"], folder, "java5-driver")
 
 
-def grpc_clients(folder: Path, endpoints: str) -> Driver:
-    """The official gRPC client for Java; java5/GrpcClients.java has its commands."""
-    *command, classpath = java_command(folder / "home", 256, source="java5")
+def grpc_clients(folder: Path, language: str, authority: Path, *args: str) -> Driver:
+    """The official gRPC clients of a language, with TLS; java5/GrpcClients.java has their commands.
+
+    `args` are the endpoints, an access key and its secret. Clients for Node.js and Python want a
+    certificate of the authority.
+    """
+    home = folder / "home"
+    home.mkdir()
+    command = {"java": _grpc_java, "go": _grpc_go, "node": _grpc_node, "python": _grpc_python}
+    environment = {
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority),
+        "HOME": str(home),
+        "rocketmq.client.logRoot": str(home),
+    }
+    return Driver([*command[language](home), *args], folder, f"grpc-{language}", environment)
+
+
+def _grpc_java(home: Path) -> list[str]:
+    *command, classpath = java_command(home, 256, source="java5")
     # First: another jar has the same classes without the client's own gRPC.
     (jar,) = (build.BUILD / "java5" / "lib").glob("rocketmq-client-java-*.jar")
-    command += [f"{jar}:{classpath}", str(build.HERE / "java5" / "GrpcClients.java"), endpoints]
-    return Driver(command, folder, "grpc-clients")
+    return [*command, f"{jar}:{classpath}", str(build.HERE / "java5" / "GrpcClients.java")]
+
+
+def _grpc_go(home: Path) -> list[str]:
+    return [str(build.go_program(build.HERE / "go5"))]
+
+
+def _grpc_node(home: Path) -> list[str]:
+    return ["node", str(build.node_modules() / "clients.js")]
+
+
+def _grpc_python(home: Path) -> list[str]:
+    return [sys.executable, str(build.HERE / "python_grpc.py")]
 
 
 def auto_switch_store(folder: Path) -> Driver:

@@ -26,9 +26,11 @@ def ordered(root: Path, attempts: int = 17) -> Iterator[tuple[Broker, Client]]:
     """A broker with the ordered group g, and three messages of each of two message groups, which
     are in different queues."""
     with serving(root) as (broker, made):
-        group = b'{"groupName":"g","consumeMessageOrderly":true,"retryMaxTimes":%d}' % (attempts - 1)
+        group = b'{"groupName":"g","consumeMessageOrderly":true,"retryMaxTimes":%d}' % (
+            attempts - 1
+        )
         with Wire(broker.address) as wire:
-            assert wire.call(CREATE_GROUP, {}, group).code == 0
+            assert wire.call(CREATE_GROUP, {}, group % (attempts - 1)).code == 0
         for number in range(3):
             for name in ("a", "c"):
                 message = made.message(

@@ -9,12 +9,14 @@ import java.util.concurrent.ConcurrentSkipListSet;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
 import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
+import org.apache.rocketmq.client.apis.producer.SendReceipt;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
@@ -28,6 +30,7 @@ public class GrpcClients {
     public static void main(String[] args) throws Exception {
         ClientConfiguration configuration = ClientConfiguration.newBuilder()
             .setEndpoints(args[0])
+            .setCredentialProvider(new StaticSessionCredentialsProvider(args[1], args[2]))
             .setRequestTimeout(Duration.ofSeconds(10))
             .build();
         Producer producer = PROVIDER.newProducerBuilder()
@@ -96,7 +99,10 @@ public class GrpcClients {
             producer.send(message("Normal", "n" + i + "-" + round).build());
             producer.send(message("Fifo", "f" + i + "-" + round).setMessageGroup("group").build());
         }
-        long due = System.currentTimeMillis() + 1500;
+        long due = System.currentTimeMillis() + 3000;
+        SendReceipt recalled = producer.send(
+            message("Delay", "recalled-" + round).setDeliveryTimestamp(due).build());
+        producer.recallMessage("Delay", recalled.getRecallHandle());
         producer.send(message("Delay", "d-" + round).setDeliveryTimestamp(due).build());
         Transaction committed = producer.beginTransaction();
         producer.send(message("Trans", "t-" + round).build(), committed);
