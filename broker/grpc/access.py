@@ -120,8 +120,13 @@ def produce_needs(request: Any) -> Iterable[Need]:
 
 
 def receive_needs(request: Any) -> Iterable[Need]:
-    """Of a ReceiveMessageRequest."""
+    """Of a request that names a group and a queue which it consumes from."""
     yield from _consume(request.group.name, request.message_queue.topic.name)
+
+
+def queue_needs(request: Any) -> Iterable[Need]:
+    """Of a request that names a queue which is produced to or consumed from."""
+    yield topic_need(request.message_queue.topic.name, EITHER)
 
 
 def consume_needs(request: Any) -> Iterable[Need]:

@@ -13,6 +13,7 @@ from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streami
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.lane_codecs import LaneCodecs
 from congreve.broker.grpc.protos import Protos
+from congreve.broker.grpc.pull import Pulling
 from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.reflection import Reflection
 from congreve.broker.grpc.route import Route
@@ -59,6 +60,7 @@ class GrpcDoor:
         sending = Sending(rules, protos)
         receiving = Receiving(config, metadata.groups, self.sessions.renewals, clock, protos)
         settling = Settling(protos)
+        pulling = Pulling(metadata.topics, protos)
         unary: tuple[tuple[str, Serve, Needs], ...] = (
             ("QueryRoute", route.query, access.route_needs),
             ("QueryAssignment", route.assign, access.consume_needs),
@@ -71,6 +73,10 @@ class GrpcDoor:
             ("AckMessage", settling.ack, access.consume_needs),
             ("ChangeInvisibleDuration", settling.change, access.consume_needs),
             ("ForwardMessageToDeadLetterQueue", settling.forward, access.consume_needs),
+            ("PullMessage", pulling.pull, access.receive_needs),
+            ("UpdateOffset", pulling.update, access.receive_needs),
+            ("GetOffset", pulling.offset, access.receive_needs),
+            ("QueryOffset", pulling.query, access.queue_needs),
         )
         methods: dict[str, Unary | Streaming] = {
             f"/{SERVICE}/{name}": Unary(

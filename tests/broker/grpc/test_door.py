@@ -290,7 +290,7 @@ def test_settings_without_a_matter_end_the_stream(tmp_path: Path) -> None:
 
 def test_an_unknown_method_is_unimplemented(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, made), pytest.raises(grpc.RpcError) as caught:
-        made.call("PullMessage", made.protos.PullMessageRequest())
+        made.call("SyncLiteSubscription", made.protos.SyncLiteSubscriptionRequest())
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
