@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
 
+from congreve.base.numbers import java_integer
 from congreve.broker.quota_limits import Names, Use, charged_names
 from congreve.broker.quotas.quota_table import QuotaTable
 from congreve.broker.quotas.send_quota import BUSY_REMARK, REST_S
@@ -16,7 +17,6 @@ from congreve.remoting.messages.signature import ACCESS_KEY
 from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Answer, Handler
 
-OFFSET_DIGITS_MAX = 18
 _LONG_NAMES = ("topic", "producerGroup", "batch")
 _SHORT_NAMES = ("b", "a", "m")
 
@@ -87,10 +87,10 @@ class QuotaGate:
         return self._takes_too_much(names, messages, len(request.body))
 
     def _limits_sent_back(self, request: RemotingCommand, connection: Connection) -> bool:
-        group, offset = (request.ext_fields.get(name, "") for name in ("group", "offset"))
-        digits = offset.isascii() and offset.isdecimal() and len(offset) <= OFFSET_DIGITS_MAX
+        group, text = (request.ext_fields.get(name, "") for name in ("group", "offset"))
+        offset = java_integer(text, bits=64)  # as the header is read
         names = self._names(request, connection, retry_topic(group), group)
-        return self._takes_too_much(names, 1, self._size_at(int(offset)) if digits else 0)
+        return self._takes_too_much(names, 1, 0 if offset is None else self._size_at(offset))
 
     def _charge_end(self, request: RemotingCommand, connection: Connection) -> bool:
         group = request.ext_fields.get("producerGroup")

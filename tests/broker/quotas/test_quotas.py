@@ -243,13 +243,14 @@ async def test_pulls_of_a_closed_connection_leave_their_places(tmp_path: Path) -
         assert (await tool.ask(11, short)).code == 19
 
 
-async def test_messages_sent_back_have_the_quota_of_their_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["{}", "+{}", "00{}"])
+async def test_messages_sent_back_have_the_quota_of_their_group(tmp_path: Path, form: str) -> None:
     quota = Quota(Kind.GROUP, "G", Limits(send_bytes=1000))
     async with broker_with(tmp_path, quota) as (broker, tool):
         await tool.heart_beat("G", "T")
         offset = broker.store.log.max_offset
         assert (await tool.send("T", b"x" * 5000)).code == 0
-        back = {"group": "G", "offset": str(offset), "delayLevel": "1", "originTopic": "T"}
+        back = {"group": "G", "offset": form.format(offset), "delayLevel": "1", "originTopic": "T"}
         codes = [(await tool.ask(36, back)).code for _ in range(4)]
         assert codes == [0, BUSY, BUSY, BUSY]
         assert (await tool.ask(36, back | {"offset": "x"})).code == BUSY
