@@ -276,12 +276,14 @@ class LimitsConfig(Part):
     """Most locks of queues for orderly consumers; a client has at most 20,000. Congreve only."""
     max_memberships: Annotated[int, Range(1, INT_MAX), Change.NOW] = 1_000_000
     """Most members of all groups together, for consumers and for producers. Congreve only."""
-    max_subscription_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 256 << 20
+    max_subscription_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 128 << 20
     """Memory for the subscriptions of groups with consumers online. Congreve only."""
     max_filter_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 64 << 20
     """Memory for SQL92 filters; those of groups that left are dropped first. Congreve only."""
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
     """Most queues for which groups together keep offsets. Congreve only."""
+    max_consumer_offset_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 192 << 20
+    """Memory for the offsets of groups. Congreve only."""
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
     """Most connections; 0: as many as the limit of open files allows. Congreve only."""
     max_connections_per_address: Annotated[int, Range(0, INT_MAX)] = 0

@@ -117,6 +117,7 @@ class NodeSettings(TypedDict, total=False):
     mappedFileSizeConsumeQueue: int
     maxConnections: int
     maxConnectionsPerAddress: int
+    maxConsumerOffsetBytes: int
     maxConsumerOffsets: int
     maxFilterBytes: int
     maxGroupMembers: int

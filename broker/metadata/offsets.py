@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 NO_OFFSET = -1
 _SEPARATOR = "@"
 OFFSET_MAX = 2**63 - 1
+OFFSET_BYTES = 64
+"""A queue's offset in memory."""
+KEY_BYTES = 700
+"""The tables of a topic and group in memory, without names."""
 
 Acknowledged = dict[str, set[int] | None]
 """Queues of `topic@group` whose offsets were acknowledged, None for all of them."""
@@ -45,6 +49,11 @@ Noted = Callable[[Place, int], None]
 """Gets a place and its new offset."""
 
 
+def _memory_of(key: str, queues: int, *, is_new: bool) -> int:
+    """What some queues of a key take in the table, its indexes and the text of its file, about."""
+    return OFFSET_BYTES * queues + is_new * (KEY_BYTES + 4 * len(key))
+
+
 class ConsumerOffsetManager:
     """`topic@group` -> queue id -> offset of the next message to consume; the last write wins.
 
@@ -59,6 +68,12 @@ class ConsumerOffsetManager:
         self._count = 0  # of all queues
         self._limit = TableLimit(
             "maxConsumerOffsets", "offsets of consumers", lambda: config.limits.max_consumer_offsets
+        )
+        self._bytes = 0  # of all keys and queues, about
+        self._bytes_limit = TableLimit(
+            "maxConsumerOffsetBytes",
+            "bytes of consumers' offsets",
+            lambda: config.limits.max_consumer_offset_bytes,
         )
         self._refused: list[Refused] = []
         self._highest: Callable[[str, int], int] = lambda topic, queue_id: OFFSET_MAX
@@ -107,19 +122,21 @@ class ConsumerOffsetManager:
         """Check names and limits before a commit.
 
         Raises RefusedError when consumerOffset.json cannot hold these names, TableFullError when
-        these queues exceed maxConsumerOffsets.
+        these queues exceed maxConsumerOffsets or maxConsumerOffsetBytes.
         """
         key = topic + _SEPARATOR + group
         if key not in self.table:
             check_entry(key, {0: 0}, _offsets_of)
         known = self.table.get(key, {})
-        self._limit.check(self._count, sum(queue_id not in known for queue_id in queue_ids))
+        new = sum(queue_id not in known for queue_id in queue_ids)
+        self._limit.check(self._count, new)
+        self._bytes_limit.check(self._bytes, _memory_of(key, new, is_new=not known))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take a client's offset; a negative one is ignored.
 
         It is also ignored for the broker's own group, which no client may change, and when it is
-        new and the table already has maxConsumerOffsets offsets.
+        new and the table is full.
         """
         self._collect()
         self._commit(group, topic, queue_id, offset)
@@ -146,11 +163,12 @@ class ConsumerOffsetManager:
         if offset == before:
             return
         if before == NO_OFFSET:
-            if group != TRANS_GROUP and not self._has_room():
+            if group != TRANS_GROUP and not self._has_room(key):
                 return
-            self._count += 1
             if not queues:
                 self._add(topic, group, queues)
+            self._count += 1
+            self._bytes += OFFSET_BYTES
         if offset < before:
             self._steps_back.warning(
                 "offset of group %s on %s queue %d moves back from %d to %d",
@@ -293,7 +311,7 @@ class ConsumerOffsetManager:
         """Load the content of consumerOffset.json; returns True."""
         stored = ConsumerOffsetSerializeWrapper.from_tree(fastjson.loads(text))
         self.table.clear()
-        self._count = 0
+        self._count = self._bytes = 0
         self._topics.clear()
         self._groups.clear()
         for key, queues in stored.offset_table.items():
@@ -303,9 +321,11 @@ class ConsumerOffsetManager:
                 self._texts.changed(key)
         return True
 
-    def _has_room(self) -> bool:
+    def _has_room(self, key: str) -> bool:
+        new_bytes = _memory_of(key, 1, is_new=key not in self.table)
         try:
             self._limit.check(self._count)
+            self._bytes_limit.check(self._bytes, new_bytes)
         except TableFullError:
             return False
         return True
@@ -321,7 +341,10 @@ class ConsumerOffsetManager:
 
     def _add(self, topic: str, group: str, queues: dict[int, int]) -> dict[int, int]:
         key = topic + _SEPARATOR + group
-        self._count += len(queues) - len(self.table.get(key, ()))
+        before = self.table.get(key)
+        self._count += len(queues) - len(before or ())
+        self._bytes += _memory_of(key, len(queues), is_new=before is None)
+        self._bytes -= OFFSET_BYTES * len(before or ())
         self.table[key] = queues
         self._topics.setdefault(group, {})[topic] = None
         self._groups.setdefault(topic, {})[group] = None
@@ -332,6 +355,7 @@ class ConsumerOffsetManager:
         key = topic + _SEPARATOR + group
         removed = self.table.pop(key)
         self._count -= len(removed)
+        self._bytes -= _memory_of(key, len(removed), is_new=True)
         self._acknowledged[key] = None
         self._changed(key)
         for table, name, other in (

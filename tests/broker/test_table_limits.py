@@ -10,6 +10,7 @@ import pytest
 
 from congreve.broker.broker import Broker
 from congreve.broker.config_parts import LimitsConfig
+from congreve.broker.metadata.offsets import ConsumerOffsetManager
 from congreve.engine.config import StoreConfig
 from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.bodies import ConsumerData, HeartbeatData, ProducerData
@@ -257,6 +258,32 @@ async def test_offsets_over_the_limit_are_refused_and_known_ones_advance(tmp_pat
         assert refused([await clients.ask(314, clone)], "maxConsumerOffsets") == 1
         offsets.remove_group("G0")
         assert (await commit("new", 0, 1)).code == 0
+
+
+async def test_offsets_are_limited_by_their_bytes(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_consumer_offset_bytes=20_000) as clients:
+        assert (await clients.ask(17, TOPIC_FIELDS)).code == 0
+        long = "G" * 250
+
+        async def commit(group: str) -> RemotingCommand:
+            fields = {"consumerGroup": group, "topic": "T", "queueId": "0", "commitOffset": "1"}
+            return await clients.ask(15, fields)
+
+        answers = [await commit(f"{i}{long}") for i in range(MANY)]
+        taken = MANY - refused(answers, "maxConsumerOffsetBytes")
+        assert 0 < taken < MANY
+        offsets = clients.broker.managers.metadata.offsets
+        offsets.commit("by a pull", "T", 0, 1)
+        assert offsets.query("by a pull", "T", 0) == -1
+        loaded = ConsumerOffsetManager(clients.broker.config)
+        loaded.load(offsets.file_text())
+        loaded.replay([(f"T@0{long}", {0: 3, 1: 2}), (f"T@1{long}", None)])
+        loaded.note(f"0{long}", "T", 1, 4)
+        for i in range(taken):
+            offsets.remove_group(f"{i}{long}")
+            loaded.remove_group(f"{i}{long}")
+        assert offsets._bytes == loaded._bytes == 0
+        assert (await commit("new")).code == 0
 
 
 async def test_endless_invalid_requests_do_not_fill_the_log_of_an_embedded_broker(
