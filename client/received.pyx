@@ -1,7 +1,7 @@
 """Messages as views on the body of a pull; fields become Python objects when they are read."""
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -276,7 +276,7 @@ cdef class ReceivedMessage:
     def count_attempt(self):
         """Increase `reconsume_times`: an orderly consumer tries a failed message again in place
         (RocketMQ: ConsumeMessageOrderlyService.checkReconsumeTimes)."""
-        self.reconsume_times += 1
+        self.reconsume_times += self.reconsume_times < INT32_MAX
 
     @property
     def topic(self):

@@ -9,7 +9,7 @@ from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.sending import TransactionId
-from congreve.records.message.message import Record
+from congreve.records.message.message import Record, one_more
 from congreve.records.record import decode_record
 from congreve.remoting.errors import ConnectionLostError, RemotingError, RequestTimeoutError
 from congreve.remoting.lanes.call import GrpcStatus
@@ -150,4 +150,4 @@ class GrpcClientChannel:
         self._call.reply(command.SerializeToString(), last=False)
 
     def _message(self, record: Record) -> Any:
-        return self._received.message(record, "", record.reconsume_times + 1)
+        return self._received.message(record, "", one_more(record.reconsume_times))

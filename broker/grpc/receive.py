@@ -13,7 +13,7 @@ from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import LOST_MS, Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
-from congreve.records.message.message import Record
+from congreve.records.message.message import Record, one_more
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
 from congreve.records.message.pop_offsets import (
     PoppedMessage,
@@ -174,7 +174,7 @@ class Receiving:
             if asked.order:
                 place = PoppedMessage(queue.kind, queue.queue_id, record.queue_offset)
                 attempts = counts.get(place, counts.get(queue, 0))
-            yield record, handle, attempts + 1
+            yield record, handle, one_more(attempts)
 
     async def _give_back(
         self, call: GrpcCall, asked: PopMessageRequestHeader, handles: list[PopHandle]

@@ -25,6 +25,8 @@ HIDDEN = properties.RESERVED_BY_GRPC | {
     *(properties.TRANSACTION_CHECK_TIMES, "__transactionId__"),
 }
 """Properties that clients do not see as the user's."""
+TIME_FIRST_MS, TIME_LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""Of google.protobuf.Timestamp: the years from 1 to 9999."""
 
 
 class Received:
@@ -53,9 +55,9 @@ class Received:
         if properties.TIMER_OUT_MS in stored and kind is not MessageType.TRANSACTION:
             kind = MessageType.DELAY
         system.message_type = _TYPES[kind]
-        system.born_timestamp.FromMilliseconds(record.born_timestamp)
+        _fill_time(system.born_timestamp, record.born_timestamp)
         system.born_host = stored.get(properties.BORN_HOST, record.born_host[0])
-        system.store_timestamp.FromMilliseconds(record.store_timestamp)
+        _fill_time(system.store_timestamp, record.store_timestamp)
         host, port = record.store_host
         system.store_host = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
@@ -65,7 +67,7 @@ class Received:
         _fill_texts(system, stored)
         due = stored.get(properties.TIMER_DELIVER_MS, stored.get(properties.TIMER_OUT_MS, ""))
         if due.isascii() and due.isdigit() and len(due) <= 14:
-            system.delivery_timestamp.FromMilliseconds(int(due))
+            _fill_time(system.delivery_timestamp, int(due))
         priority = stored.get(properties.PRIORITY, "")
         if priority.isascii() and priority.isdigit() and len(priority) <= 9:
             system.priority = int(priority)
@@ -73,6 +75,11 @@ class Received:
             system.dead_letter_queue.topic = stored[properties.DLQ_ORIGIN_TOPIC]
             system.dead_letter_queue.message_id = stored[properties.DLQ_ORIGIN_MESSAGE_ID]
         return message
+
+
+def _fill_time(timestamp: Any, ms: int) -> None:
+    """The time that is nearest to one which a producer may have sent."""
+    timestamp.FromMilliseconds(min(max(ms, TIME_FIRST_MS), TIME_LAST_MS))
 
 
 def _fill_texts(system: Any, stored: Mapping[str, str]) -> None:

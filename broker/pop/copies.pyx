@@ -4,7 +4,7 @@ PopRedelivery (broker/pop/redelivery.py) has the rule, and copies what is not or
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from congreve.base.atomic cimport load_acquire
 from congreve.base.byte_buffer cimport ByteBuffer, make_room, release
@@ -250,7 +250,7 @@ cdef class RetryCopies:
         message.properties_more_length = <int32_t> (out - begin)
         message.queue_id = self.target.queue_id
         message.flag, message.sys_flag = view.flag, view.sys_flag
-        message.reconsume_times = view.reconsume_times + 1
+        message.reconsume_times = view.reconsume_times + (view.reconsume_times < INT32_MAX)
         message.born_timestamp = view.born_timestamp
         message.prepared_offset = view.physical_offset + 1
         message.tags_code = tags_code(view.properties, view.properties_length)

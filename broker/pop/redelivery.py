@@ -25,7 +25,7 @@ from congreve.engine.pop.results import Answer
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.fitting import fitting
-from congreve.records.message.message import Host, Record
+from congreve.records.message.message import Host, Record, one_more
 from congreve.records.message.properties import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
@@ -252,8 +252,9 @@ def _settle_copied(window: PopWindow, offset: int, copied_ms: int) -> None:
 def _copy(record: Record, group: str, topic: str, host: Host, pop_ms: int | None) -> Record:
     """The copy in a retry topic; without `pop_ms` it is that of a message that was not popped."""
     kept = dict(record.properties)
+    times = record.reconsume_times
     if pop_ms is not None:
-        if record.reconsume_times == 0:
+        if times == 0:
             kept.pop(FIRST_POP_TIME, None)
         kept.setdefault(FIRST_POP_TIME, str(pop_ms))
     kept[ORIGIN_GROUP] = group
@@ -270,7 +271,7 @@ def _copy(record: Record, group: str, topic: str, host: Host, pop_ms: int | None
         born_timestamp=record.born_timestamp,
         born_host=host,
         store_host=host,
-        reconsume_times=record.reconsume_times + (pop_ms is not None),
+        reconsume_times=times if pop_ms is None else one_more(times),
     )
 
 
@@ -284,6 +285,6 @@ def dead_letter_of(record: Record, group: str) -> Record:
     kept[DLQ_ORIGIN_TOPIC] = topic
     kept[DLQ_ORIGIN_MESSAGE_ID] = kept.get(UNIQ_KEY, message_id)
     letter = msgspec.structs.replace(
-        record, properties=kept, reconsume_times=record.reconsume_times + 1
+        record, properties=kept, reconsume_times=one_more(record.reconsume_times)
     )
     return dead_letter(letter, group)

@@ -18,7 +18,7 @@ from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message import properties
-from congreve.records.message.message import Record
+from congreve.records.message.message import RECONSUME_TIMES_MAX, Record, one_more
 from congreve.records.message.topics import RETRY_PREFIX, dlq_topic, retry_topic
 from congreve.records.record import decode_record, offset_message_id
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
@@ -87,7 +87,7 @@ class SendBackProcessor:
             )
         record = self._stored(header.offset)
         attempts = attempts_of(group, request, header.max_reconsume_times)
-        level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+        level = header.delay_level or _level(record.reconsume_times)
         queue_id = self._pick(group.retry_queue_nums)
         again = _again(record, target.topic_name, queue_id, level, self._config.acl_enable)
         origin = again.properties[properties.RETRY_TOPIC]
@@ -143,6 +143,10 @@ class SendBackProcessor:
         return decode_record(found, physical_offset=physical_offset)
 
 
+def _level(attempts: int) -> int:
+    return min(FIRST_RETRY_LEVEL + attempts, RECONSUME_TIMES_MAX)
+
+
 def _again(record: Record, topic: str, queue_id: int, level: int, reserves: bool) -> Record:
     kept = dict(record.properties)
     if reserves and not record.topic.startswith(RETRY_PREFIX):
@@ -165,5 +169,5 @@ def _again(record: Record, topic: str, queue_id: int, level: int, reserves: bool
         born_timestamp=record.born_timestamp,
         born_host=record.born_host,
         store_host=record.store_host,
-        reconsume_times=record.reconsume_times + 1,
+        reconsume_times=one_more(record.reconsume_times),
     )

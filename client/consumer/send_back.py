@@ -9,6 +9,7 @@ from congreve.client.logs import Log
 from congreve.client.message import ReceivedMessage
 from congreve.client.namespace import wrap, wrap_queue
 from congreve.client.transport.route import DEFAULT_TOPIC_QUEUES
+from congreve.records.message.message import RECONSUME_TIMES_MAX, one_more
 from congreve.records.message.properties import (
     DELAY,
     MAX_RECONSUME_TIMES,
@@ -52,7 +53,7 @@ class SendBack:
             await self._ask_broker(message, delay_level)
         except CongreveError as error:
             log.warning("send back failed, sending a copy", message=message, error=error)
-            await self.send_copy(message, message.reconsume_times + 1)
+            await self.send_copy(message, one_more(message.reconsume_times))
 
     async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
         client = self._client
@@ -86,7 +87,7 @@ class SendBack:
             ORIGIN_MESSAGE_ID: message.properties.get(ORIGIN_MESSAGE_ID) or message.message_id,
             RECONSUME_TIME: str(times),
             MAX_RECONSUME_TIMES: str(self._attempts),
-            DELAY: str(FIRST_RETRY_LEVEL + message.reconsume_times),
+            DELAY: str(min(FIRST_RETRY_LEVEL + message.reconsume_times, RECONSUME_TIMES_MAX)),
         }
         header = SendMessageRequestHeaderV2(
             producer_group=INNER_GROUP,

@@ -5,6 +5,7 @@ import msgspec
 Host = tuple[str, int]
 
 UNKNOWN_HOST: Host = ("0.0.0.0", 0)
+RECONSUME_TIMES_MAX = (1 << 31) - 1
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -30,3 +31,9 @@ class Record(msgspec.Struct, kw_only=True):
     physical_offset: int = 0
     body_crc: int = 0
     size: int = 0
+
+
+def one_more(reconsume_times: int) -> int:
+    """How often a message was tried after one more time: a producer may have sent the largest
+    number that a record has."""
+    return min(reconsume_times + 1, RECONSUME_TIMES_MAX)

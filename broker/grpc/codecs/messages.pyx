@@ -3,7 +3,7 @@ rule (RocketMQ 5: GrpcConverter).
 """
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport INT32_MAX, uint64_t
 from libc.string cimport memchr, memcmp, memmove, memset
 
 from congreve.base.byte_buffer cimport make_room
@@ -32,6 +32,8 @@ from congreve.remoting.wire.protobuf cimport (
     varint_size,
 )
 
+from congreve.broker.grpc import received
+
 cdef enum:
     HEAD_MAX = 6                # bytes of the tag and the length of a nested message
     SYSTEM_MORE = 512           # bytes of system properties beside texts, with a handle's numbers
@@ -48,6 +50,9 @@ cdef enum:
     DELAY = 3
     TRANSACTION = 4
     PRIORITY = 6
+
+cdef int64_t TIME_FIRST_MS = received.TIME_FIRST_MS
+cdef int64_t TIME_LAST_MS = received.TIME_LAST_MS
 
 cdef const char *NAMES[KNOWN]
 NAMES[:] = [
@@ -87,9 +92,11 @@ cdef inline uint8_t *put_field(uint8_t *out, int32_t field, Slice text) noexcept
 
 
 cdef uint8_t *put_time(uint8_t *out, int32_t field, int64_t ms) noexcept nogil:
-    """A google.protobuf.Timestamp."""
+    """A google.protobuf.Timestamp, which has the years from 1 to 9999."""
     cdef uint8_t *at = out + HEAD_MAX
-    cdef int64_t seconds = ms // 1000 - (ms % 1000 < 0)
+    cdef int64_t seconds
+    ms = min(max(ms, TIME_FIRST_MS), TIME_LAST_MS)
+    seconds = ms // 1000 - (ms % 1000 < 0)
     if seconds:
         at = put_number(at, 1, <uint64_t> seconds)
     if ms - 1000 * seconds:
@@ -294,7 +301,9 @@ cdef class ReceivedMessages:
         )
         out = put_number(out, 13, <uint64_t> <int64_t> view.queue_id)
         out = put_number(out, 14, <uint64_t> view.queue_offset)
-        out = put_number(out, 16, <uint64_t> <int64_t> (view.reconsume_times + 1))
+        out = put_number(out, 16, <uint64_t> <int64_t> (
+            view.reconsume_times + (view.reconsume_times < INT32_MAX)
+        ))
         out = put_field(put_field(out, 17, known[P_GROUP]), 18, known[P_TRACE])
         if known[P_DLQ_TOPIC].data != NULL and known[P_DLQ_ID].data != NULL:
             nested = put_field(out + HEAD_MAX, 1, known[P_DLQ_TOPIC])

@@ -24,7 +24,7 @@ from congreve.broker.grpc.received import HIDDEN, Received
 from congreve.broker.grpc.renewals import RENEWED_MS, Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.records.message import properties
-from congreve.records.message.message import Record
+from congreve.records.message.message import RECONSUME_TIMES_MAX, Record, one_more
 from congreve.records.message.pop_handle import PopHandle
 from congreve.records.message.topics import COMMAND_GROUP, SYSTEM_GROUPS, SYSTEM_TOPICS
 from congreve.records.record import encode_record
@@ -157,6 +157,7 @@ values = st.one_of(
     st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1, max_size=12),
     st.sampled_from(["true", "1700000000123", "-1", "k1 k2", " ", "123456789", "1234567890"]),
 )
+any_times = st.integers(-(1 << 63), (1 << 63) - 1)  # a producer may send any
 handle_texts = st.just("5 1700000000001 60000 0 1 b 2 9")
 
 
@@ -172,10 +173,10 @@ def records(draw: st.DrawFn) -> Record:
         properties=stored,
         queue_id=draw(st.integers(0, 12)),
         sys_flag=draw(st.sampled_from([0, 1])),
-        born_timestamp=draw(st.integers(0, 2_000_000_000_000)),
+        born_timestamp=draw(st.one_of(st.integers(0, 2_000_000_000_000), any_times)),
         born_host=("10.0.0.7", 1234),
         store_host=("127.0.0.1", 10911),
-        reconsume_times=draw(st.integers(0, 16)),
+        reconsume_times=draw(st.sampled_from([0, 1, 16, RECONSUME_TIMES_MAX])),
         store_timestamp=draw(st.integers(0, 2_000_000_000_000)),
         queue_offset=draw(st.integers(0, 2**40)),
         physical_offset=draw(st.integers(0, 2**40)),
@@ -201,7 +202,7 @@ def test_both_forms_make_the_same_messages(stored: list[Record], starts: str) ->
             start = record.queue_offset if begin is None else begin
             text = f"{start} {NOW} 60000 0 0 bröker-a {record.queue_id} {record.queue_offset}"
         expected = rules.message(
-            record, f"{text} {record.physical_offset}", record.reconsume_times + 1
+            record, f"{text} {record.physical_offset}", one_more(record.reconsume_times)
         )
         assert P.ReceiveMessageResponse.FromString(message).message == expected
 

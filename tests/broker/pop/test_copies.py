@@ -23,7 +23,7 @@ from congreve.engine.pop.limits import PopLimits
 from congreve.engine.results import PutStatus
 from congreve.engine.store import MessageStore
 from congreve.records.layout import PROPERTIES_MAX
-from congreve.records.message.message import Host, Record
+from congreve.records.message.message import RECONSUME_TIMES_MAX, Host, Record
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.message.topics import dlq_topic, pop_retry_topic, retry_topic
 from congreve.records.record import decode_record
@@ -63,7 +63,9 @@ MESSAGES = st.lists(
         Sent,
         size=st.sampled_from([0, 1, 100, 40_000]),
         properties=st.fixed_dictionaries({}, optional=PROPERTIES),
-        reconsume_times=st.sampled_from([0, 0, 0, 1, ATTEMPTS - 1, ATTEMPTS, 99]),
+        reconsume_times=st.sampled_from(
+            [0, 0, 0, 1, ATTEMPTS - 1, ATTEMPTS, 99, RECONSUME_TIMES_MAX]
+        ),
         flag=st.integers(0, 9),
         sys_flag=st.sampled_from([0, 1, 8]),
         born=st.tuples(st.integers(0, NOW), st.sampled_from([("10.0.0.1", 1), ("::1", 2)])),

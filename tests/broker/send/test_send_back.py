@@ -6,7 +6,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.filters import ConsumerFilterManager
 from congreve.broker.pull.query_processor import QueryMessageProcessor
-from congreve.records.message.message import Record
+from congreve.records.message.message import RECONSUME_TIMES_MAX, Record
 from congreve.records.message.property_codec import encode_properties
 from congreve.records.record import decode_record, encode_record
 from congreve.remoting.loop.pieces import Pieces
@@ -97,6 +97,16 @@ def test_every_copy_of_a_stored_message_is_taken_back(bench, size, attempts):
     topic, stored = again(bench)
     assert stored.items() >= large(size).items()
     assert topic == ("%RETRY%G" if size <= LARGEST_RETRY and attempts else "%DLQ%G")
+
+
+@pytest.mark.parametrize("tried", [RECONSUME_TIMES_MAX, RECONSUME_TIMES_MAX - 1])
+@pytest.mark.parametrize("attempts", [16, RECONSUME_TIMES_MAX])
+def test_a_message_that_was_tried_most_often_can_be_sent_back(bench, tried, attempts):
+    assert bench.send(reconsume_times=tried).code == 0
+    assert back(bench, max_reconsume_times=attempts).code == 0
+    is_dead = tried >= attempts
+    copy = bench.stored("%DLQ%G") if is_dead else bench.stored("SCHEDULE_TOPIC_XXXX", 17)
+    assert copy.reconsume_times == RECONSUME_TIMES_MAX
 
 
 def test_a_topic_that_a_sender_invents_is_not_counted(bench):
