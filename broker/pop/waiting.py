@@ -9,7 +9,7 @@ from congreve.broker.pop.lanes.pop_plan import WaitCounter
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.connection import Connection
 
-WAITING_BYTES_MAX = 128 << 20
+WAITING_BYTES_MAX = 64 << 20
 """Of all waiting requests, by an estimate of their size."""
 KEYS_MAX = 100_000
 """Groups and topics whose pops may wait in lanes; counters stay."""

@@ -212,6 +212,15 @@ def subscriptions(broker: Served) -> Iterator[Any]:
     assert 0 < refused < 60
 
 
+def test_what_is_known_of_pulls_is_limited_by_its_bytes(served: Served) -> None:
+    memory = served.memory()
+    for i in range(3_500):
+        subscription = f"{i:05}{'x' * 30_000}"
+        answer = served.probe.ask(11, PULL | {"queueOffset": "9", "subscription": subscription})
+        assert answer.code in (19, 20, 21), answer.remark
+    assert served.memory() <= memory + (128 << 20)
+
+
 def _heartbeat(client: str, group: str, topics: Sequence[str] = ("probe",), sql: str = "") -> bytes:
     filtering = {"subString": sql, "expressionType": "SQL92"} if sql else {"subString": "*"}
     consumer = {

@@ -12,7 +12,7 @@ from congreve.records.byte_table cimport add_entry, move_slots, slot_of
 
 cdef Py_ssize_t FIRST_CAPACITY = 64
 cdef Py_ssize_t KNOWN_MAX = 100_000     # a full table is cleared
-cdef Py_ssize_t KEYS_SIZE_MAX = 64 << 20    # bytes of their keys
+cdef Py_ssize_t KEYS_SIZE_MAX = 16 << 20    # bytes of their keys
 
 
 cdef class LanePlanTable:

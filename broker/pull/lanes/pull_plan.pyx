@@ -17,7 +17,7 @@ from congreve.remoting.wire.frame cimport HEADER_OK, Frame, Header, next_frame
 
 cdef enum:
     PLANS_MAX = 100_000
-    SIZE_MAX = 256 << 20    # of their keys and filters; a shared filter counts for each pull
+    SIZE_MAX = 64 << 20    # of their keys and filters; a shared filter counts for each pull
 
 
 @cython.final
