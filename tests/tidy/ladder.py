@@ -86,7 +86,7 @@ _ROOMS = {
         errors file_sizes format health results rounds
         config pop queue
         log retention
-        read state
+        lite read state
         backends exported_queues recovery
         index scrub table_retention timer
         housekeeping readable_store
@@ -139,6 +139,7 @@ _ROOMS = {
         pop.lanes
         pull
         pop
+        lite
         managers
         serving
         repair

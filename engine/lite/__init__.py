@@ -1,0 +1,1 @@
+"""Lite topics: many light queues in the queues of one topic (RocketMQ 5.5: RIP-83)."""
