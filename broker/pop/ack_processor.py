@@ -21,6 +21,7 @@ from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
 from congreve.records.message.topics import (
     RETRY_PREFIX,
+    is_light,
     popped_topic,
     stored_pop_retry_topic,
 )
@@ -140,6 +141,8 @@ class AckMessageProcessor:
     ) -> PopWindow:
         topic, queue_id = header.topic, header.queue_id
         window = self._known_window(header.consumer_group, topic, queue_id)
+        if is_light(topic):
+            topic = popped_topic(header.consumer_group, topic)
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         if not low <= header.offset < high:
             raise RefusedError(
@@ -150,7 +153,7 @@ class AckMessageProcessor:
         return window
 
     def _known_window(self, group: str, topic: str, queue_id: int) -> PopWindow:
-        self._checks.known_queue(topic, queue_id)
+        self._checks.known_queue(popped_topic(group, topic) if is_light(topic) else topic, queue_id)
         window = self._pops.in_flight.find(group, topic, queue_id)
         if window is None:
             raise RefusedError(

@@ -30,6 +30,7 @@ from congreve.records.message.properties import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     FIRST_POP_TIME,
+    LITE_TOPIC,
     ORIGIN_GROUP,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
@@ -37,6 +38,8 @@ from congreve.records.message.properties import (
 )
 from congreve.records.message.topics import (
     dlq_topic,
+    is_light,
+    light_topic,
     pop_retry_prefixes,
     popped_topic,
     retry_topic,
@@ -204,6 +207,10 @@ class PopRedelivery:
             if source is not None:
                 record = decode_record(source)
                 window = in_flight.find(group, record.topic, record.queue_id)
+                lite = record.properties.get(LITE_TOPIC)
+                if lite is not None:
+                    light = light_topic(record.topic, lite)
+                    window = in_flight.find(group, light, record.queue_id) or window
                 if window is not None:
                     _settle_copied(window, record.queue_offset, copied_ms)
 
@@ -226,13 +233,15 @@ class PopRedelivery:
         topic = popped_topic(window.group, window.topic)
         self._stats.sent_back(window.group, topic, count, is_dead=is_dead)
         counts = self.dead_counts if is_dead else self.again_counts
-        counts[window.group, window.topic, window.queue_id] += count
+        counts[window.group, topic if is_light(window.topic) else window.topic, window.queue_id] += (
+            count
+        )
 
 
 def _first_claim_ms(in_flight: InFlight) -> int:
     """When the first message that is out was claimed for a copy, `_NEVER_MS` if none was."""
     first = _NEVER_MS
-    for window in in_flight.all_windows():
+    for window in [window for window in in_flight.all_windows() if window.out]:
         offset = window.begin
         while len(rows := window.messages_out(offset, ROWS)):
             offset = int(rows[-1, 0]) + 1

@@ -31,6 +31,8 @@ from congreve.records.message.properties import RETRY_TOPIC
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     REVIVE_PREFIX,
+    is_light,
+    lite_of,
     pop_retry_topic_v2,
     popped_topic,
     retry_topic,
@@ -105,6 +107,8 @@ class Pops:
         self._used = False
         self.recheck_lanes: Callable[[], None] = lambda: None
         """Makes lanes look again for all pops that wait there."""
+        self.wake_light: Callable[[PopWindow], None] = lambda _: None
+        """Lets the subscribers of a lite topic look at its window again."""
         self.forget_pulls: Callable[[set[Key]], None] = lambda _: None
         """Lets the event loop get the next pulls of these groups and topics."""
         self._hidden: dict[Key, None] = {}  # pops wait for entries that readers do not see yet
@@ -136,9 +140,16 @@ class Pops:
             return
         self._used = True
         for window in self.in_flight.all_windows():
+            lite = lite_of(window.topic)
+            if lite is not None:
+                if lite[0] not in self._topics.table or window.group not in self._groups.table:
+                    self.in_flight.drop(window)
+                continue
             self._topic_changed(window.topic, self._topics.table.get(window.topic))
             self._group_changed(window.group)
         for window in self.in_flight.all_windows():
+            if is_light(window.topic):
+                continue
             self.commit(window)
             place = window.group, window.topic, window.queue_id
             self._follow(window, self._offsets.query(*place))  # of members that pulled
@@ -204,6 +215,21 @@ class Pops:
             self._offsets.commit(group, topic, queue_id, begin)
         return window
 
+    def light_window(self, group: str, light: str, queue_id: int, begin: int) -> PopWindow:
+        """window() over a lite topic, whose queue is one of its parent; a new one begins at
+        `begin`. No file but the journal's has how far the group has come."""
+        if not self._used:
+            self._begin()
+        return self.in_flight.window(group, light, queue_id, begin)
+
+    def drop_light(self, group: str, light: str, queue_id: int) -> None:
+        """Forget how far a group has come in a lite topic that is gone."""
+        window = self.in_flight.find(group, light, queue_id)
+        if window is not None:
+            self.ordered.end(window)
+            self.in_flight.drop(window)
+            self.journal.changed()
+
     def _offset_noted(self, place: Place, committed: int) -> None:
         """Let pops follow a committed offset that is not theirs."""
         if not self._used:
@@ -236,6 +262,8 @@ class Pops:
 
     def _commits(self, windows: list[PopWindow]) -> Iterator[Commit]:
         for window in windows:
+            if is_light(window.topic):  # only the journal has it
+                continue
             place = window.group, window.topic, window.queue_id
             if window.begin > self._offsets.query(*place):
                 yield (*place, window.begin)
@@ -254,7 +282,14 @@ class Pops:
         self.journal.changed()
         if ordered and not window.out:
             self.ordered.end(window)
-            self.waiting.wake((window.group, window.topic))
+            self._wake(window)
+
+    def _wake(self, window: PopWindow) -> None:
+        """Let the group look at a window again."""
+        if is_light(window.topic):
+            self.wake_light(window)
+        else:
+            self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Let the pops of a group continue at another offset, and forget what is out; False if it
@@ -264,9 +299,10 @@ class Pops:
             return False
         window.reset(offset)
         self.ordered.end(window)
-        self._offsets.note(group, topic, queue_id, offset)
+        if not is_light(topic):
+            self._offsets.note(group, topic, queue_id, offset)
         self.journal.changed()
-        self.waiting.wake((group, popped_topic(group, topic)))
+        self._wake(window)
         self.recheck_lanes()
         return True
 
@@ -343,6 +379,8 @@ class Pops:
 
     def _move_unread(self) -> None:
         """Let members that pull read what waits to be popped again."""
+        if not self._pulled_ms:
+            return
         for window in self.in_flight.all_windows():
             self._move_to_pulls(window)
         self.set_timer()
@@ -424,21 +462,27 @@ class Pops:
     def is_readable(self, window: PopWindow) -> bool:
         """Whether the next message of a window is in memory; if not, a thread reads it, and then
         wakes the group's pops."""
-        topic, queue_id = window.topic, window.queue_id
-        queue = self._store.queues.find(topic, queue_id)
-        if queue is None or not queue.min <= window.next < self._store.log.end_of(queue):
+        queue = self._store.queues.find(window.topic, window.queue_id)
+        if queue is None:
             return True
-        if self._store.log.max_offset - queue[window.next][0] <= RECENT_BYTES:
+        return self.is_place_readable(queue, window.next, lambda: self._wake(window))
+
+    def is_place_readable(
+        self, queue: ConsumeQueue, offset: int, wake: Callable[[], None]
+    ) -> bool:
+        """is_readable() of a message of a queue; the thread's end calls `wake` on the loop."""
+        if not queue.min <= offset < self._store.log.end_of(queue):
             return True
-        _, place = self._store.store_time_in_memory(topic, queue_id, window.next)
+        if self._store.log.max_offset - queue[offset][0] <= RECENT_BYTES:
+            return True
+        _, place = self._store.store_time_in_memory(queue.topic, queue.queue_id, offset)
         if place < 0 or place in self._reading:
             return place < 0
         loop = asyncio.get_running_loop()
-        key = window.group, popped_topic(window.group, topic)
 
         def done() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._was_read, place, key)
+                loop.call_soon_threadsafe(self._was_read, place, wake)
 
         self._reading.add(place)
         if not self._store.cold_reads.fetch(place, done):
@@ -446,9 +490,9 @@ class Pops:
             return True
         return False
 
-    def _was_read(self, place: int, key: Key) -> None:
+    def _was_read(self, place: int, wake: Callable[[], None]) -> None:
         self._reading.discard(place)
-        self.waiting.wake(key)
+        wake()
 
     def watch(self, key: Key, topic: str, queue_id: int) -> None:
         """Ask for a call of arrived() for the next message of a queue, or of shown() if readers do
@@ -511,7 +555,7 @@ class Pops:
     def _redeliver_one(self, window: PopWindow, row: NDArray[int64]) -> bool:
         offset, pop_ms, _, _, ordered = row.tolist()
         if ordered:  # the next pop takes it again, in place
-            self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
+            self._wake(window)
             return True
         moved = pop_ms == MOVED_MS
         if moved and window.topic == retry_topic(window.group):

@@ -148,6 +148,10 @@ cdef class InFlight:
             if (<PopWindow> window).group == group:
                 self.drop_window(window)
 
+    def drop(self, PopWindow window not None):
+        """Drop one window."""
+        self.drop_window(window)
+
     cdef int drop_window(self, PopWindow window) except -1:
         pthread_mutex_lock(&self.pops.mutex)
         outcome = drop(&self.pops, &window.state)

@@ -40,6 +40,7 @@ DLQ_PREFIX = "%DLQ%"
 RESENT_PREFIX = "RESENT_"
 #: Light message queues: their entries lead to records of other topics.
 LIGHT_PREFIX = "%LMQ%"
+_LIGHT_SEPARATOR = "$"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 #: The journals of pops of RocketMQ 5.
 REVIVE_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
@@ -139,9 +140,30 @@ def _digest(group: str) -> str:
     return blake2b(group.encode(), digest_size=8).hexdigest()
 
 
+def light_topic(parent: str, lite: str) -> str:
+    """The name of a lite topic of a parent topic among all topics (RocketMQ 5.5:
+    LiteUtil.toLmqName)."""
+    return f"{LIGHT_PREFIX}{_LIGHT_SEPARATOR}{parent}{_LIGHT_SEPARATOR}{lite}"
+
+
+def is_light(topic: str) -> bool:
+    """Whether `topic` is a result of light_topic()."""
+    return topic.startswith(LIGHT_PREFIX)
+
+
+def lite_of(topic: str) -> tuple[str, str] | None:
+    """The parent topic and the lite topic of a light_topic(); None for any other topic."""
+    if not is_light(topic):
+        return None
+    _, parent, lite = topic.split(_LIGHT_SEPARATOR)
+    return parent, lite
+
+
 def popped_topic(group: str, topic: str) -> str:
-    """The topic whose messages a group's pop_retry_topic() has, under each form of its name; any
-    other topic itself."""
+    """The topic whose messages a group's pop_retry_topic() has, under each form of its name, or
+    that of a light_topic(); any other topic itself."""
+    if (lite := lite_of(topic)) is not None:
+        return lite[0]
     if not topic.startswith(RETRY_PREFIX):
         return topic
     for prefix in pop_retry_prefixes(group):
