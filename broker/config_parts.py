@@ -268,6 +268,10 @@ class LimitsConfig(Part):
     max_groups: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
     """Most groups of each kind: in subscriptionGroup.json, with consumers online, with producers
     online. Congreve only."""
+    max_lmq_consume_queue_num: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
+    """Most lite topics of all topics; a send does not create a further one. Of RocketMQ 5.5."""
+    max_lite_subscription_count: Annotated[int, Range(1, INT_MAX), Change.NOW] = 100_000
+    """Most subscriptions of clients to lite topics; of RocketMQ 5.5."""
     max_group_members: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000
     """Most members of one group. Congreve only."""
     max_group_subscriptions: Annotated[int, Range(1, INT_MAX), Change.NOW] = 10_000

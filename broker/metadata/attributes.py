@@ -9,6 +9,18 @@ from congreve.broker.errors import RefusedError
 from congreve.remoting.messages.codes import ResponseCode
 
 MESSAGE_TYPE = "message.type"
+LITE_EXPIRATION = "lite.topic.expiration"
+"""Minutes after which an idle lite topic of a topic is deleted; -1: never."""
+LITE_BIND_TOPIC = "lite.bind.topic"
+"""The topic whose lite topics a group consumes."""
+LITE_MODEL = "lite.sub.model"
+"""Whether several members of a group may subscribe to one lite topic."""
+LITE_RESET_EXCLUSIVE = "lite.sub.reset.offset.exclusive"
+"""Whether a group begins anew in a lite topic that another member takes over."""
+LITE_RESET_UNSUBSCRIBE = "lite.sub.reset.offset.unsubscribe"
+"""Whether a group begins anew in a lite topic after a member has left it."""
+LITE_CLIENT_QUOTA = "lite.sub.client.quota"
+"""Most lite topics of one member of a group."""
 FIFO = "FIFO"
 """The message type of a topic whose queues are consumed in order."""
 MIXED = "MIXED"
@@ -85,15 +97,15 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(_OneOf("SimpleCQ, BatchCQ"), changeable=False),
     "cleanup.policy": Attribute(_OneOf("DELETE, COMPACTION"), changeable=False),
     "reserve.time": Attribute(_Number(-1)),
-    "lite.topic.expiration": Attribute(_Number(-1, 43_200)),
+    LITE_EXPIRATION: Attribute(_Number(-1, 43_200)),
 }
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
     PRIORITY_FACTOR: Attribute(_Number(0, 100)),
-    "lite.bind.topic": Attribute(_Text()),
-    "lite.sub.model": Attribute(_OneOf("Shared, Exclusive")),
-    "lite.sub.reset.offset.exclusive": Attribute(_Flag()),
-    "lite.sub.reset.offset.unsubscribe": Attribute(_Flag()),
-    "lite.sub.client.quota": Attribute(_Number(-1)),
+    LITE_BIND_TOPIC: Attribute(_Text()),
+    LITE_MODEL: Attribute(_OneOf("Shared, Exclusive")),
+    LITE_RESET_EXCLUSIVE: Attribute(_Flag()),
+    LITE_RESET_UNSUBSCRIBE: Attribute(_Flag()),
+    LITE_CLIENT_QUOTA: Attribute(_Number(-1)),
     "lite.sub.client.max.event.cnt": Attribute(_Number(10)),
     "lite.sub.wildcard": Attribute(_Flag()),
 }

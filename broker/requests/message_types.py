@@ -45,7 +45,9 @@ def type_of(stored: Mapping[str, str]) -> MessageType:
         return MessageType.DELAY
     if properties.SHARDING_KEY in stored:
         return MessageType.FIFO
-    return MessageType.PRIORITY if properties.PRIORITY in stored else MessageType.NORMAL
+    if properties.PRIORITY in stored:
+        return MessageType.PRIORITY
+    return MessageType.LITE if properties.LITE_TOPIC in stored else MessageType.NORMAL
 
 
 def type_fault(config: TopicConfig, sent: MessageType) -> str | None:

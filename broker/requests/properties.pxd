@@ -21,6 +21,7 @@ cdef struct DeliveryWish:
     Slice time
     TimeUnit unit
     bint in_order           # it has a sharding key
+    Slice lite              # the lite topic of a single message
     int32_t priority        # which chooses the queue of a single message; -1: none
 
 # Writes the properties of a send as they are stored, without those that the broker adds, to `out`

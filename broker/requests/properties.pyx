@@ -8,8 +8,8 @@ from congreve.records.byte_compare cimport is_text, same, starts_with
 from congreve.records.checksum cimport string_hash
 from congreve.records.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_MAX, PROPERTY_SEPARATOR
 from congreve.records.message.properties cimport (
-    CLUSTER, DELAY, INNER_MULTI_DISPATCH, POP_CK, PRIORITY, PRODUCER_GROUP, REAL_QUEUE_ID,
-    REAL_TOPIC, SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
+    CLUSTER, DELAY, INNER_MULTI_DISPATCH, LITE_TOPIC, POP_CK, PRIORITY, PRODUCER_GROUP,
+    REAL_QUEUE_ID, REAL_TOPIC, SHARDING_KEY, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_PREFIX,
     TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED, TRANSACTION_PREPARED_QUEUE_OFFSET, WAIT,
     is_set_by_brokers, put_name, put_next_name,
 )
@@ -104,6 +104,8 @@ cdef inline Fate fate_of(const uint8_t *name, Py_ssize_t length, Slice value, Se
     if is_text(name, length, PRIORITY) and kind != SEND_BATCH and not take_priority(value, wish):
         return PROPERTY_FOR_PYTHON
     wish.in_order |= is_text(name, length, SHARDING_KEY)
+    if is_text(name, length, LITE_TOPIC) and kind == SEND_SINGLE:
+        wish.lite = value
     if starts_with(name, length, TIMER_PREFIX) and not take_time(name, length, value, wish):
         return PROPERTY_FOR_PYTHON
     return PROPERTY_STORED
@@ -131,7 +133,7 @@ cdef bint stored_properties(const Slice *given, SendKind kind, const Slice *grou
     cdef Seen seen
     seen.transaction = seen.grouped = seen.parked_before = False
     tags_code[0] = 0
-    wish.level.data = wish.time.data = seen.wait.data = NULL
+    wish.level.data = wish.time.data = wish.lite.data = seen.wait.data = NULL
     wish.in_order = False
     wish.priority = -1
     if given.length > PROPERTIES_MAX:

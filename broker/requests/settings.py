@@ -56,6 +56,7 @@ def follow_topics(topics: TopicConfigManager, table: TopicTable) -> None:
                 config.read_queue_nums,
                 config.write_queue_nums,
                 takes_normal=type_fault(config, MessageType.NORMAL) is None,
+                takes_lite=type_fault(config, MessageType.LITE) is None,
             )
         elif config is None:
             table.forget(name)

@@ -10,6 +10,7 @@ cdef struct TopicEntry:
     Key name
     int32_t write_queues
     bint takes_normal           # messages that are not ordered, delayed or of a transaction
+    bint takes_lite             # messages of lite topics
     int32_t queue_count         # max(read, write): queue ids below it take messages
     PyObject **queues           # ConsumeQueue of each queue id, NULL until it is set
     void *counts                # TopicCounts, which the table owns; NULL before the first queue
@@ -20,6 +21,8 @@ cdef class TopicTable:
     cdef list retired           # what was replaced or deleted: a lane may still point to it
     cdef readonly dict counts
     """What is counted of each topic that got messages."""
+    cdef public bint lite_full
+    """Whether no send may create a lite topic: Python serves those with one."""
     cdef Key **slots            # of TopicEntries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t count

@@ -62,7 +62,7 @@ cdef class TopicTable:
         return <TopicEntry *> slot_of(self.slots, self.capacity, name)[0]
 
     def put(self, str topic, int32_t read_queues, int32_t write_queues, *,
-            bint takes_normal=True):
+            bint takes_normal=True, bint takes_lite=False):
         """Add the topic, or replace its entry; its queues are then opened again."""
         self.remove(topic)
         name = topic.encode()
@@ -81,6 +81,7 @@ cdef class TopicTable:
         entry.queue_count = queues
         entry.write_queues = write_queues
         entry.takes_normal = takes_normal
+        entry.takes_lite = takes_lite
         if topic in self.counts:
             counts = self.counts[topic]
             entry.counts = <void *> counts

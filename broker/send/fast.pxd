@@ -95,6 +95,7 @@ cdef class SendPath:
     cdef Stop append_all(self, Py_ssize_t *at) noexcept nogil
     cdef void *queue_of(self, PreparedSend *send, Stop *stop) noexcept nogil
     cdef void choose_by_priority(self, PreparedSend *send) noexcept nogil
+    cdef void choose_by_lite(self, PreparedSend *send) noexcept nogil
     cdef bint may_choose(self, const PreparedSend *send) noexcept nogil
     cdef Stop append(self, PreparedSend *send, void *queue) noexcept nogil
     cdef void answer(self, const PreparedSend *send) noexcept nogil

@@ -29,6 +29,7 @@ from congreve.broker.requests.answer_buffer cimport (
     set_id_host,
 )
 from congreve.broker.requests.arrivals cimport note_arrival
+from congreve.broker.requests.lite_bucket cimport lite_bucket
 from congreve.broker.requests.prepared cimport (
     TOPIC_MAX,
     allocate_prepared,
@@ -257,6 +258,8 @@ cdef class SendPath:
         self.topic = self.topics.find_key(&send.topic)
         if send.wish.priority >= 0 and self.topic != NULL:
             self.choose_by_priority(send)
+        elif send.wish.lite.data != NULL and self.topic != NULL:
+            self.choose_by_lite(send)
         elif send.any_queue and self.topic != NULL and self.may_choose(send):
             send.queue_id = send.message.queue_id = self.turn % self.topic.write_queues
         self.queue_id = send.queue_id
@@ -271,6 +274,16 @@ cdef class SendPath:
         """The queue of a message with a priority, if its sender could have chosen one itself."""
         if 0 <= send.queue_id < self.topic.queue_count and self.topic.write_queues > 0:
             send.queue_id = min(send.wish.priority, self.topic.write_queues - 1)
+            send.message.queue_id = send.queue_id
+
+    cdef void choose_by_lite(self, PreparedSend *send) noexcept nogil:
+        """The queue of a message of a lite topic, or -1 if Python has to decide."""
+        if self.topics.lite_full:
+            send.queue_id = -1
+        elif send.any_queue and self.topic.takes_lite and self.topic.write_queues > 0 and (
+            self.type_of(send) == NORMAL_MESSAGE
+        ):
+            send.queue_id = lite_bucket(send.wish.lite, self.topic.write_queues)
             send.message.queue_id = send.queue_id
 
     cdef bint may_choose(self, const PreparedSend *send) noexcept nogil:

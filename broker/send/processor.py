@@ -42,6 +42,8 @@ from congreve.remoting.transport.dispatcher import Handler
 
 Answering = RemotingCommand | Awaitable[RemotingCommand | None] | None
 
+MayHave = Callable[[str, str], bool]
+"""Whether a topic may have a message of a lite topic."""
 TakeBack = Callable[[str, str, Host], Awaitable[PutResult]]
 """Takes back the delayed message of a topic with that id, for the client at that address."""
 
@@ -60,6 +62,7 @@ class SendMessageProcessor:
         clock: Clock,
         take_back: TakeBack,
         counts: Callable[[str], TopicCounts],
+        may_have: MayHave = lambda topic, lite: True,
         may_write: MayWrite | None = None,
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
@@ -68,6 +71,7 @@ class SendMessageProcessor:
         self._group_commit = group_commit
         self._metadata = metadata
         self._take_back = take_back
+        self._may_have = may_have
         self._checks = SendChecks(config, metadata.topics, store.config, clock)
         reserved = ReservedProperties(may_write)
         self._records = SentRecords(config, metadata, store.config, reserved, pick)
@@ -89,6 +93,7 @@ class SendMessageProcessor:
             record, wait = self._records.record(header, request, connection)
             if properties.TIMER_DEL_UNIQUE_KEY in record.properties and not header.batch:
                 return self._recall(record, wait, request, connection)
+            self._check_lite(record)
             queue = self._puts.queue_of(record, header)
         except RefusedError as refused:
             return self._answer(request, refused.code, str(refused), {})
@@ -102,6 +107,16 @@ class SendMessageProcessor:
         put = partial(self._store_one, record, wait, header, request, connection)
         answer = put_in_turn(put, self._store, queue, saved=saved)
         return self._later(answer, request) if isinstance(answer, Awaitable) else answer
+
+    def _check_lite(self, record: Record) -> None:
+        lite = record.properties.get(properties.LITE_TOPIC)
+        if lite is not None and not self._may_have(record.topic, lite):
+            most = self._config.limits.max_lmq_consume_queue_num
+            raise RefusedError(
+                ResponseCode.LMQ_QUOTA_EXCEEDED,
+                f"lite topic {lite} of {record.topic} is not created: there are {most} of"
+                " maxLmqConsumeQueueNum",
+            )
 
     async def _recall(
         self, record: Record, wait: bool, request: RemotingCommand, connection: Connection

@@ -8,6 +8,7 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.checks import attempts_of
+from congreve.broker.requests.lite_bucket import queue_of_lite
 from congreve.broker.send.reserved_properties import ReservedProperties
 from congreve.broker.send.retries import dead_letter, retry_or_dead_letter
 from congreve.broker.send.sent_puts import message_type
@@ -61,6 +62,9 @@ class SentRecords:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = self._random_queue(topic)
+            if properties.LITE_TOPIC in stored:
+                lite = stored[properties.LITE_TOPIC]
+                queue_id = queue_of_lite(lite, topic.write_queue_nums)
         if not header.batch and _priority(stored) >= 0:
             if message_type(stored) == NORMAL:
                 queue_id = max(min(_priority(stored), topic.write_queue_nums - 1), 0)

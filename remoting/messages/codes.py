@@ -176,6 +176,7 @@ class ResponseCode(IntEnum):
     FLOW_CONTROL = 215  # of 5.x
     ILLEGAL_OPERATION = 604
     """As in RocketMQ 5: a delayed message cannot be taken back."""
+    LMQ_QUOTA_EXCEEDED = 2017  # of 5.5
     MESSAGE_TYPE_CONFLICT = 2300
     """Congreve only, for senders that use gRPC, which get a number of its own."""
 

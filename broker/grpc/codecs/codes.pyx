@@ -31,6 +31,7 @@ class Code(enum.IntEnum):
     MESSAGE_CORRUPTED = 40016
     CLIENT_ID_REQUIRED = 40017
     ILLEGAL_OFFSET = 40019
+    ILLEGAL_LITE_TOPIC = 40020
     UNAUTHORIZED = 40100
     FORBIDDEN = 40300
     MESSAGE_NOT_FOUND = 40401
@@ -40,6 +41,8 @@ class Code(enum.IntEnum):
     MESSAGE_BODY_TOO_LARGE = 41301
     MESSAGE_BODY_EMPTY = 41302
     TOO_MANY_REQUESTS = 42900
+    LITE_TOPIC_QUOTA_EXCEEDED = 42901
+    LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 42902
     MESSAGE_PROPERTIES_TOO_LARGE = 43101
     INTERNAL_SERVER_ERROR = 50001
     HA_NOT_AVAILABLE = 50002
@@ -72,6 +75,8 @@ cpdef int32_t code_of(int32_t remoting) noexcept nogil:
         return ILLEGAL_FILTER_EXPRESSION
     if remoting == 26:                          # SUBSCRIPTION_GROUP_NOT_EXIST
         return CONSUMER_GROUP_NOT_FOUND
+    if remoting == 2017:                        # LMQ_QUOTA_EXCEEDED
+        return LITE_TOPIC_QUOTA_EXCEEDED
     if remoting == 2300:                        # MESSAGE_TYPE_CONFLICT
         return MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
     return INTERNAL_SERVER_ERROR

@@ -49,6 +49,7 @@ cdef enum:
     FIFO = 2
     DELAY = 3
     TRANSACTION = 4
+    LITE = 5
     PRIORITY = 6
 
 cdef int64_t TIME_FIRST_MS = received.TIME_FIRST_MS
@@ -345,4 +346,6 @@ cdef int32_t type_of(const Slice *known) noexcept nogil:
         return DELAY
     if known[P_GROUP].data != NULL:
         return FIFO
-    return PRIORITY if known[P_PRIORITY].data != NULL else NORMAL
+    if known[P_PRIORITY].data != NULL:
+        return PRIORITY
+    return LITE if known[P_LITE].data != NULL else NORMAL

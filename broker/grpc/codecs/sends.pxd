@@ -17,6 +17,7 @@ cdef struct SentMessage:
     Slice tag                   # no data: none
     Slice born_host
     Slice trace
+    Slice lite                  # the lite topic
     Slice access_key            # of the account that has signed the call
     int64_t born_ms
     bint compressed

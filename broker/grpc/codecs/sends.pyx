@@ -28,6 +28,7 @@ from congreve.records.message.properties cimport (
     BORN_HOST,
     BORN_TIMESTAMP,
     KEYS,
+    LITE_TOPIC,
     PRODUCER_GROUP,
     TAGS,
     TRACE_CONTEXT,
@@ -61,6 +62,8 @@ cdef enum:
     COMPRESSED = 1              # of sysFlag
     # Numbers of definition.proto.
     NORMAL = 1
+    LITE = 5
+    LITE_TOPIC_MAX = 64         # bytes
     IDENTITY = 1
     GZIP = 2
 
@@ -152,7 +155,7 @@ cdef class SendCodec:
         cdef ProtoField field
         resource.data = message.system.data = message.body.data = NULL
         message.topic.data = message.tag.data = message.born_host.data = NULL
-        message.trace.data = message.id.data = NULL
+        message.trace.data = message.id.data = message.lite.data = NULL
         message.user_properties = message.text_bytes = 0
         message.properties = bytes
         while at < end:
@@ -213,6 +216,7 @@ cdef class SendCodec:
         cdef const uint8_t *end = at + message.system.length
         cdef ProtoField field
         cdef bint has_time = False
+        cdef bint is_lite = False
         message.compressed = False
         message.born_ms = 0
         while at < end:
@@ -223,7 +227,9 @@ cdef class SendCodec:
                 if field.number == 5 and field.value <= GZIP:
                     message.compressed = field.value == GZIP
                 elif field.number == 6 and field.value > NORMAL:
-                    return False
+                    if field.value != LITE:
+                        return False
+                    is_lite = True
                 elif field.number == 5 or field.number == 16 or field.number == 22:
                     return False
                 continue
@@ -245,8 +251,12 @@ cdef class SendCodec:
                 message.born_host = field.bytes
             elif field.number == 18:
                 message.trace = field.bytes
+            elif field.number == 21:
+                message.lite = field.bytes
             elif field.number == 11 or field.number == 17 or 19 <= field.number <= 22:
                 return False
+        if is_lite != (message.lite.data != NULL) or (is_lite and not is_lite_name(message.lite)):
+            return False
         if message.tag.data != NULL and has_bar(message.tag):
             return False
         if message.id.data == NULL or is_blank(message.id) or not is_plain(message.id):
@@ -288,6 +298,8 @@ cdef class SendCodec:
                 out = put_text(out + 1, name)
                 out[0] = NAME_VALUE_SEPARATOR
                 out = put_text(out + 1, value)
+        if message.lite.data != NULL:
+            out = put_text(put_next_name(out, LITE_TOPIC), message.lite)
         if message.born_host.data != NULL and message.born_host.length:
             out = put_text(put_next_name(out, BORN_HOST), message.born_host)
         if message.trace.data != NULL and message.trace.length:
@@ -353,6 +365,20 @@ cdef class SendCodec:
         put_prefix(begin - PREFIX, out - begin)
         messages.used = out - messages.data
         return True
+
+
+cdef bint is_lite_name(Slice name) noexcept nogil:
+    """Whether a lite topic may have this name (names.py)."""
+    cdef int32_t i
+    cdef uint8_t at
+    for i in range(name.length):
+        at = name.data[i]
+        if not (
+            c"a" <= at <= c"z" or c"A" <= at <= c"Z" or c"0" <= at <= c"9" or at == c"_"
+            or at == c"-"
+        ):
+            return False
+    return 0 < name.length <= LITE_TOPIC_MAX
 
 
 cdef bint has_bar(Slice text) noexcept nogil:
