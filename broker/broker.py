@@ -227,12 +227,14 @@ class Broker(Lifecycle):
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.managers.delayed.arrived(queue)
         self.managers.pops.arrived(queue)
+        self.managers.lites.arrived(queue)
         if self._paths is not None:
             self._paths.notify(queue)
 
     def _shown(self) -> None:
         self.managers.delayed.shown()
         self.managers.pops.shown()
+        self.managers.lites.shown()
         self.managers.shown.look()
         if self._paths is not None:
             self._paths.show_more()

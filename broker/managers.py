@@ -11,6 +11,7 @@ from congreve.broker.delay.service import DelayedMessages
 from congreve.broker.delay.targets import Targets
 from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.group.members import Members
+from congreve.broker.lite.lites import Lites
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.metadata.state_files import StateFiles
 from congreve.broker.metadata.topic_deletion import TopicDeletion
@@ -72,6 +73,7 @@ class Managers:
         self.pop_lanes = PopLanes(
             self.pops, store, clock, config.broker_name, config.network_threads
         )
+        self.lites = Lites(config, self.metadata, store, clock, self.pops)
         self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False
@@ -98,6 +100,7 @@ class Managers:
         await asyncio.to_thread(self.delayed.load)
         await asyncio.to_thread(self.transactions.load)
         await self.pops.load()
+        await self.lites.load()
         self._loaded = True
 
     async def start(self) -> None:
@@ -106,6 +109,7 @@ class Managers:
             await self.delayed.start()
         self.transactions.start()
         self.pops.start()
+        self.lites.start()
 
     async def stop(self) -> None:
         """Save all state; it is on disk when this returns, and the store is still open. Idempotent.
@@ -115,6 +119,7 @@ class Managers:
         await self.members.stop()
         if not self._loaded:
             return
+        self.lites.stop()
         await self.pops.stop()
         await self.delayed.stop()
         await self.transactions.stop()

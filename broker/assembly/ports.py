@@ -169,6 +169,7 @@ class Ports:
             managers.metadata,
             managers.members,
             managers.pops,
+            managers.lites,
             managers.clock,
             control,
             announced,

@@ -104,6 +104,7 @@ def _message_processors(
             clock=managers.clock,
             take_back=delayed.take_back,
             counts=paths.topics.counts_of,
+            may_have=managers.lites.topics.may_have,
             may_write=may_write,
         ),
         SendBackProcessor(

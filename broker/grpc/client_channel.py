@@ -77,6 +77,12 @@ class GrpcClientChannel:
 
     # --- requests of the broker
 
+    def unsubscribe_lite(self, lite_topic: str) -> None:
+        """Let the client forget its subscription to a lite topic."""
+        telling = self._protos.TelemetryCommand()
+        telling.notify_unsubscribe_lite_command.lite_topic = lite_topic
+        self._tell(telling)
+
     def oneway(self, command: RemotingCommand) -> None:
         """Send what gRPC has a command for."""
         if command.code != RequestCode.CHECK_TRANSACTION_STATE:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from congreve.broker.grpc.client_settings import ClientSettings
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.names import checked_group
-from congreve.broker.grpc.renewals import Renewals
+from congreve.broker.grpc.renewals import RETURN_MS, Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.pop.service import Pops
 from congreve.records.filter.kinds import ALL, SQL92, TAG, split_tags
@@ -34,7 +35,7 @@ from congreve.remoting.messages.codes import VERSION, LanguageCode
 logger = logging.getLogger(__name__)
 
 # Numbers of definition.proto.
-_PRODUCER, _PUSH_CONSUMER = 1, 2
+_PRODUCER, _PUSH_CONSUMER, _LITE_PUSH_CONSUMER = 1, 2, 5
 _SQL = 2
 _VERSION = re.compile(r"5\.(\d)\.(\d)")
 _FIRST_OF_5 = 413
@@ -86,6 +87,8 @@ class ClientSessions:
         self._of_client: dict[str, _Session] = {}
         """The latest of each."""
         self.renewals = Renewals(pops, clock, self.is_open)
+        self.client_gone: Callable[[str], None] = lambda client_id: None
+        """Learns whose Telemetry has ended."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -162,6 +165,19 @@ class ClientSessions:
         if self._of_client.get(call.client_id) is session:
             del self._of_client[call.client_id]
             self.renewals.telemetry_ended(call.client_id)
+            loop = asyncio.get_running_loop()
+            loop.call_later(RETURN_MS / 1000, self._look_for, call.client_id)
+
+    def _look_for(self, client_id: str) -> None:
+        """Forget a client whose Telemetry was not opened again."""
+        if not self.is_open(client_id):
+            self.client_gone(client_id)
+
+    def tell_unsubscribed(self, client_id: str, lite_topic: str) -> None:
+        """Tell a client that another one of its group has a lite topic now."""
+        session = self._of_client.get(client_id)
+        if session is not None:
+            session.channel.unsubscribe_lite(lite_topic)
 
     # --- members
 
@@ -173,7 +189,7 @@ class ClientSessions:
             return
         found = settings.subscription
         channel.subscriptions = [_subscription(entry, now) for entry in found.subscriptions]
-        is_push = settings.client_type == _PUSH_CONSUMER
+        is_push = settings.client_type in (_PUSH_CONSUMER, _LITE_PUSH_CONSUMER)
         session.consumer = ConsumerData(
             group_name=found.group.name,
             consume_type="CONSUME_PASSIVELY" if is_push else "CONSUME_ACTIVELY",
@@ -224,6 +240,7 @@ class ClientSessions:
             del self._of_client[call.client_id]
             self._members.connection_closed(session.channel)
             self.renewals.client_gone(call.client_id)
+            self.client_gone(call.client_id)
         return self._ok(self._protos.NotifyClientTerminationResponse())
 
     def _ok(self, response: Any) -> Any:

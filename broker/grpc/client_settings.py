@@ -5,7 +5,8 @@ from typing import Any
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.names import LITE_TOPIC_MAX, checked_group, checked_topic
+from congreve.broker.lite.rules import client_quota
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 
@@ -68,6 +69,8 @@ class ClientSettings:
         settings.subscription.fifo = is_fifo(group)
         settings.subscription.receive_batch_size = BATCH_SIZE
         settings.subscription.long_polling_timeout.FromSeconds(LONG_POLLING_S)
+        settings.subscription.lite_subscription_quota = client_quota(group)
+        settings.subscription.max_lite_topic_size = LITE_TOPIC_MAX
 
 
 def _check_topics(topics: list[Any]) -> None:

@@ -12,6 +12,7 @@ from congreve.broker.grpc import access
 from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.lane_codecs import LaneCodecs
+from congreve.broker.grpc.lite import LiteCalls
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.pull import Pulling
 from congreve.broker.grpc.receive import Receiving
@@ -20,6 +21,7 @@ from congreve.broker.grpc.route import Route
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.sending import Sending
 from congreve.broker.grpc.settle import Settling
+from congreve.broker.lite.lites import Lites
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.remoting.http2.built import http2_sessions
@@ -45,6 +47,7 @@ class GrpcDoor:
         metadata: Metadata,
         members: Members,
         pops: Pops,
+        lites: Lites,
         clock: Clock,
         control: AccessControl | None,
         announced: Mapping[str, str],
@@ -58,7 +61,8 @@ class GrpcDoor:
         self.sessions = ClientSessions(config, metadata.groups, members, pops, clock, protos, admit)
         rules = SendRules(metadata.topics, clock, max_body_size=config.store.max_message_size)
         sending = Sending(rules, protos)
-        receiving = Receiving(config, metadata.groups, self.sessions.renewals, clock, protos)
+        lite = LiteCalls(config, metadata, lites, self.sessions, clock, protos)
+        receiving = Receiving(config, metadata.groups, self.sessions.renewals, lite, clock, protos)
         settling = Settling(protos)
         pulling = Pulling(metadata.topics, protos)
         unary: tuple[tuple[str, Serve, Needs], ...] = (
@@ -72,6 +76,7 @@ class GrpcDoor:
             ("ReceiveMessage", receiving.receive, access.receive_needs),
             ("AckMessage", settling.ack, access.consume_needs),
             ("ChangeInvisibleDuration", settling.change, access.consume_needs),
+            ("SyncLiteSubscription", lite.sync, access.consume_needs),
             ("ForwardMessageToDeadLetterQueue", settling.forward, access.consume_needs),
             ("PullMessage", pulling.pull, access.receive_needs),
             ("UpdateOffset", pulling.update, access.receive_needs),

@@ -11,6 +11,7 @@ from congreve.broker.grpc.codecs.messages import ReceivedMessages
 from congreve.broker.grpc.codecs.receives import ReceiveCodec
 from congreve.broker.grpc.received import HIDDEN
 from congreve.broker.grpc.renewals import RENEWED_MS
+from congreve.broker.lite.rules import bound_topic
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.records.message.properties import RESERVED_BY_GRPC
 from congreve.records.message.topics import (
@@ -23,7 +24,8 @@ from congreve.remoting.signatures.md5 import load_md5
 
 
 class LaneCodecs:
-    """Makes the codec of each lane, and tells all of them which groups need messages in order.
+    """Makes the codec of each lane, and tells all of them which groups need messages in order, as those
+    of lite topics do.
 
     `control` is None without accounts. (RocketMQ 5: GrpcMessagingApplication.)
     """
@@ -72,5 +74,6 @@ class LaneCodecs:
         )
 
     def _group_changed(self, name: str) -> None:
-        if is_fifo(self._groups.table.get(name)):
+        group = self._groups.table.get(name)
+        if is_fifo(group) or bound_topic(group) is not None:
             self._ordered.add(name)

@@ -1,5 +1,6 @@
 """The names that gRPC clients may use (RocketMQ 5: GrpcValidator)."""
 
+import re
 from typing import Any
 
 from congreve.broker.grpc.codecs.codes import Code
@@ -7,9 +8,13 @@ from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.metadata.name_rules import group_name_fault, topic_name_fault
 from congreve.records.message.topics import is_system_group, is_system_topic
 
+LITE_TOPIC_MAX = 64
+"""Bytes of a lite topic's name."""
 TOPIC_NAME_MAX = 127
 GROUP_NAME_MAX = 120
 """Characters, as in RocketMQ's proxy."""
+
+_LITE_TOPIC = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def checked_topic(resource: Any) -> str:
@@ -22,6 +27,21 @@ def checked_topic(resource: Any) -> str:
         fault = "cannot access system topic"
     if fault is not None:
         raise CallRefusedError(Code.ILLEGAL_TOPIC, fault)
+    return name
+
+
+def checked_lite_topic(name: str) -> str:
+    """The name of a lite topic. Raises CallRefusedError."""
+    if not name.strip():
+        raise CallRefusedError(Code.ILLEGAL_LITE_TOPIC, "lite topic cannot be blank")
+    if len(name.encode()) > LITE_TOPIC_MAX:
+        why = f"lite topic exceed the max size {LITE_TOPIC_MAX}"
+        raise CallRefusedError(Code.ILLEGAL_LITE_TOPIC, why)
+    if not _LITE_TOPIC.fullmatch(name):
+        why = (
+            "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
+        )
+        raise CallRefusedError(Code.ILLEGAL_LITE_TOPIC, why)
     return name
 
 

@@ -9,6 +9,8 @@ from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.client_settings import is_fifo
 from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.invisible import INVISIBLE_MIN_MS, check_invisible
+from congreve.broker.grpc.lite import LiteCalls
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import LOST_MS, Renewals
@@ -31,13 +33,11 @@ from congreve.remoting.messages.pop_headers import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
-from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 BATCH_MAX = 32
 POLL_MAX_MS = 20_000
 ANSWER_MS = 1_500
 """Of a call's time that is left for the answer."""
-INVISIBLE_MIN_MS = 10_000
 _SQL = 2
 _FROM_END = 1
 
@@ -50,12 +50,14 @@ class Receiving:
         config: BrokerConfig,
         groups: SubscriptionGroupManager,
         renewals: Renewals,
+        lite: LiteCalls,
         clock: Clock,
         protos: Any,
     ) -> None:
         self._config = config
         self._groups = groups
         self._renewals = renewals
+        self._lite = lite
         self._clock = clock
         self._protos = protos
         self._received = Received(protos)
@@ -66,6 +68,8 @@ class Receiving:
         Raises CallRefusedError.
         """
         header = self._header(call, request)
+        if self._lite.is_lite(header):
+            return await self._lite.receive(call, header, auto_renew=request.auto_renew)
         answer = await call.ask(
             RequestCode.POP_MESSAGE, header.fields(), timeout_s=header.poll_time / 1000 + 10
         )
@@ -190,13 +194,3 @@ class Receiving:
                 invisible_time=LOST_MS,
             )
             await call.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.fields())
-
-
-def check_invisible(ms: int, least: int) -> None:
-    """Raises CallRefusedError for an invisible time that no message can have."""
-    if ms < least:
-        why = f"the invisibleTime is too small. min is {least}"
-        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)
-    if ms > INVISIBLE_MAX_MS:
-        why = f"the invisibleTime is too large. max is {INVISIBLE_MAX_MS}"
-        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)

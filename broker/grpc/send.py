@@ -11,7 +11,7 @@ from congreve.base.clock import Clock
 from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_topic
+from congreve.broker.grpc.names import checked_lite_topic, checked_topic
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.records.errors import RecordError
 from congreve.records.message import properties
@@ -133,7 +133,7 @@ class SendRules:
         if system.HasField("message_group"):
             self._check_group(system.message_group)
         if system.HasField("lite_topic"):
-            raise CallRefusedError(Code.NOT_IMPLEMENTED, "this broker has no lite topics")
+            checked_lite_topic(system.lite_topic)
 
     def _check_id(self, message_id: str) -> None:
         if not message_id.strip():
@@ -182,6 +182,8 @@ class SendRules:
             stored[properties.SHARDING_KEY] = system.message_group
         if system.HasField("priority"):
             stored[properties.PRIORITY] = str(system.priority)
+        if system.HasField("lite_topic"):
+            stored[properties.LITE_TOPIC] = system.lite_topic
         return stored
 
     def _queue_id(self, topic: str, system: Any) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code, code_of_settling
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_topic
-from congreve.broker.grpc.receive import check_invisible
+from congreve.broker.grpc.invisible import check_invisible
+from congreve.broker.grpc.names import checked_group, checked_lite_topic, checked_topic
 from congreve.broker.grpc.renewals import RENEWED_MS
 from congreve.records.errors import RecordError
 from congreve.records.message.pop_handle import PopHandle
+from congreve.records.message.topics import light_topic
 from congreve.remoting.messages.codes import RequestCode
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.headers import ConsumerSendMsgBackRequestHeader
@@ -30,8 +31,8 @@ class Handle:
     (RocketMQ 5: ReceiptHandle.)
     """
 
-    def __init__(self, text: str, group: str, topic: str) -> None:
-        """Raises CallRefusedError."""
+    def __init__(self, text: str, group: str, topic: str, lite: str = "") -> None:
+        """`lite` is the message's lite topic. Raises CallRefusedError."""
         try:
             self.of_pop = PopHandle.decode(text)
             self.place = int(text.rsplit(" ", 1)[1])
@@ -41,6 +42,8 @@ class Handle:
         self.text = text
         self.group = group
         self.topic = self.of_pop.kind.topic(group, topic)
+        if lite:
+            self.topic = light_topic(topic, checked_lite_topic(lite))
 
     def changed(self, answer: RemotingCommand) -> str:
         """The text of the handle after a change of the invisible time."""
@@ -61,7 +64,10 @@ class Settling:
         if not request.entries:
             raise CallRefusedError(Code.BAD_REQUEST, "there is nothing to acknowledge")
         outcomes = await asyncio.gather(
-            *(self._ack(call, group, topic, entry.receipt_handle) for entry in request.entries)
+            *(
+                self._ack(call, group, topic, entry.receipt_handle, entry.lite_topic)
+                for entry in request.entries
+            )
         )
         response = self._protos.AckMessageResponse()
         for entry, (code, text) in zip(request.entries, outcomes, strict=True):
@@ -73,9 +79,11 @@ class Settling:
         fill_common(response)
         return response
 
-    async def _ack(self, call: GrpcCall, group: str, topic: str, text: str) -> tuple[Code, str]:
+    async def _ack(
+        self, call: GrpcCall, group: str, topic: str, text: str, lite: str
+    ) -> tuple[Code, str]:
         try:
-            handle = Handle(text, group, topic)
+            handle = Handle(text, group, topic, lite)
         except CallRefusedError as refused:
             return refused.code, str(refused)
         header = AckMessageRequestHeader(
@@ -94,7 +102,7 @@ class Settling:
         group, topic = checked_group(request.group), checked_topic(request.topic)
         milliseconds = request.invisible_duration.ToMilliseconds()
         check_invisible(milliseconds, 0)
-        handle = Handle(request.receipt_handle, group, topic)
+        handle = Handle(request.receipt_handle, group, topic, request.lite_topic)
         changed = await self._change(call, handle, milliseconds, suspend=request.suspend)
         response = self._protos.ChangeInvisibleDurationResponse(receipt_handle=changed)
         response.status.code, response.status.message = Code.OK, "OK"
@@ -122,8 +130,9 @@ class Settling:
         The handle is renewed first, so one that is not valid copies nothing.
         """
         group, topic = checked_group(request.group), checked_topic(request.topic)
-        handle = Handle(request.receipt_handle, group, topic)
-        held = Handle(await self._change(call, handle, RENEWED_MS), group, topic)
+        lite = request.lite_topic
+        handle = Handle(request.receipt_handle, group, topic, lite)
+        held = Handle(await self._change(call, handle, RENEWED_MS), group, topic, lite)
         header = ConsumerSendMsgBackRequestHeader(
             offset=held.place,
             group=group,
@@ -133,7 +142,7 @@ class Settling:
             max_reconsume_times=0,
         )
         _check(await call.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header.fields()))
-        code, text = await self._ack(call, group, topic, held.text)
+        code, text = await self._ack(call, group, topic, held.text, lite)
         if code != Code.OK:
             raise CallRefusedError(code, text)
         response = self._protos.ForwardMessageToDeadLetterQueueResponse()

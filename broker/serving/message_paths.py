@@ -89,6 +89,7 @@ class MessagePaths:
             self.lanes.append(self._new_lane(number))
         for lane in self.lanes:
             lane.follow(self.lanes)
+        managers.lites.topics.tell_full = self._lites_full
         managers.pops.recheck_lanes = self._recheck_pops
         managers.pops.forget_pulls = self.pulls.validation.plans.forget
         if slow is not None:
@@ -167,6 +168,9 @@ class MessagePaths:
         self.pulls.validation.plans.note_change()
         for lane in self.lanes:
             lane.end_pulls()
+
+    def _lites_full(self, is_full: bool) -> None:
+        self.topics.lite_full = is_full
 
     def _recheck_pops(self) -> None:
         for lane in self.lanes:
