@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 
 from congreve.base.clock import Clock
@@ -72,7 +73,11 @@ class LiteTopics:
         for name, topic in self._topics.table.items():
             if is_parent(topic):
                 self._open(name, topic)
+        begun = time.monotonic()
         await asyncio.to_thread(self._read_all)
+        if self._parents:
+            seconds = time.monotonic() - begun
+            logger.info("%d lite topics; their index took %.1f s", len(self), seconds)
 
     def _read_all(self) -> None:
         for name, queues in self._parents.items():

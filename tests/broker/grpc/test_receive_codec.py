@@ -79,12 +79,20 @@ class _Call(GrpcCall):
         raise AskedError(fields)
 
 
+
+class NoLites:
+    """No group consumes lite topics."""
+
+    def is_lite(self, header: Any) -> bool:
+        return False
+
+
 def as_in_python(request: Any) -> dict[str, str] | None:
     """The fields of the pop that the rules ask for; None if they refuse."""
     call = _Call(cast(Connection, None), STREAM, {CallField.CLIENT_ID: "c"})
     renewals = Renewals(cast(Any, None), CLOCK, lambda _: True)
     groups = SubscriptionGroupManager(BrokerConfig(), CLOCK)
-    rules = Receiving(CONFIG, groups, renewals, CLOCK, P)
+    rules = Receiving(CONFIG, groups, renewals, cast(Any, NoLites()), CLOCK, P)
     try:
         asyncio.run(rules.receive(call, request))
     except AskedError as asked:
@@ -232,7 +240,7 @@ def test_what_is_renewed_is_told_to_the_loop() -> None:
 
     renewals = Kept(cast(Any, None), CLOCK, lambda _: True)
     groups = SubscriptionGroupManager(BrokerConfig(), CLOCK)
-    Receiving(CONFIG, groups, renewals, CLOCK, P).hold(told)
+    Receiving(CONFIG, groups, renewals, cast(Any, NoLites()), CLOCK, P).hold(told)
     ((client_id, group, topic, handles),) = held
     assert (client_id, group, topic) == ("client", "g", "t")
     assert [PopHandle.decode(handle.encode()) for handle in handles] == handles

@@ -58,7 +58,7 @@ def messages(draw: st.DrawFn) -> Any:
     system.message_id = draw(st.one_of(texts, st.just("01" * 17), st.just("i" * 129)))
     system.keys.extend(draw(st.lists(texts, max_size=3)))
     system.body_encoding = draw(st.sampled_from([0, 1, 2]))
-    system.message_type = draw(st.sampled_from([0, 1, 1, 1, 2, 3, 4]))
+    system.message_type = draw(st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5]))
     if draw(st.booleans()):
         system.tag = draw(texts)
     if draw(st.integers(0, 9)):
@@ -75,7 +75,8 @@ def messages(draw: st.DrawFn) -> Any:
     elif unusual == 2:
         system.priority = draw(st.integers(-1, 9))
     elif unusual == 3:
-        system.lite_topic = "lite"
+        system.lite_topic = draw(st.sampled_from(["lite", "A-b_9", "x" * 64, "x" * 65, "a b", ""]))
+        system.message_type = draw(st.sampled_from([1, 5, 5, 5]))
     system.queue_id = draw(st.integers(0, 3))
     system.body_digest.type, system.body_digest.checksum = 1, "ABC"
     return message
@@ -121,6 +122,17 @@ def ordinary() -> Any:
     system.born_timestamp.FromMilliseconds(1_700_000_000_123)
     system.born_host, system.trace_context = "host", "00-abc"
     return message
+
+
+def test_a_message_of_a_lite_topic_is_compiled() -> None:
+    message = ordinary()
+    message.system_properties.message_type = 5
+    message.system_properties.lite_topic = "session-1"
+    request = P.SendMessageRequest(messages=[message]).SerializeToString()
+    frame = frame_of(CODEC, PATH, request, STREAM)
+    assert frame is not None
+    stored = decode_properties(RemotingCommand.decode(frame).ext_fields["i"].encode())
+    assert stored["__LITE_TOPIC"] == "session-1"
 
 
 def test_an_ordinary_message_is_compiled() -> None:
