@@ -33,6 +33,8 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     files: int
     bytes: int
+    length: int | None = None
+    """Bytes of the files with their holes; earlier versions did not note it."""
 
 
 Progress = Callable[[int], object]
@@ -65,6 +67,7 @@ def make_backup(root: Path, commit_log: Path, target: Path, progress: Progress) 
             version=__version__,
             files=copy.files,
             bytes=copy.bytes,
+            length=copy.length,
         )
         (target / MARK).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2))
     except OSError as error:
@@ -86,9 +89,11 @@ def restore_backup(backup: Path, root: Path, commit_log: Path, progress: Progres
     """Copy a whole backup to a new root, and its log to `commit_log`, which may be in it.
 
     Both must not exist, or be empty: a log or queues of another state are never mixed with the
-    backup's. The folders get their names when all of the copy is on the disk. Raises CongreveError.
+    backup's. The folders get their names when all of the copy is on the disk. Raises CongreveError,
+    also for a backup in which files are missing or cut.
     """
     made = read_mark(backup)
+    _check_whole(backup, made)
     is_apart = commit_log.absolute() != (root / LOG).absolute()
     for folder in (root, commit_log) if is_apart else (root,):
         if folder.is_symlink() or (folder.exists() and (folder.is_file() or any(folder.iterdir()))):
@@ -114,6 +119,17 @@ def restore_backup(backup: Path, root: Path, commit_log: Path, progress: Progres
             f"{root} was not restored: {error}: remove {_unfinished(root)}, and try again"
         ) from error
     return made
+
+
+def _check_whole(backup: Path, made: Backup) -> None:
+    entries = [entry for entry in backup.iterdir() if entry.name not in LEFT_OUT]
+    paths = [path for each in entries for path in ([each] if each.is_file() else _files(each))]
+    length = sum(path.stat().st_size for path in paths)
+    if len(paths) != made.files or made.length not in (None, length):
+        raise CongreveError(
+            f"{backup} has {len(paths)} files of {length:,} bytes; its {MARK} says {made.files} of"
+            f" {made.length or made.bytes:,}: files are missing or cut, take another copy of it"
+        )
 
 
 def size_of(*folders: Path) -> int:
@@ -145,6 +161,7 @@ class _Copy:
         self._progress = progress
         self.files = 0
         self.bytes = 0
+        self.length = 0
 
     def tree(self, source: Path, target: Path) -> None:
         """Copy a file or a folder; links are followed. What a broker has just removed is left
@@ -173,6 +190,7 @@ class _Copy:
                 DISK.sync(written)
         shutil.copystat(source, target)
         self.files += 1
+        self.length += size
 
     def _range(self, source: File, target: File, begin: int, end: int) -> None:
         while begin < end:

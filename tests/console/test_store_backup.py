@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,24 @@ def test_a_folder_that_is_used_or_no_backup_is_refused(tmp_path: Path) -> None:
         done = congreve("store", command, *(str(tmp_path / path) for path in paths))
         assert done.returncode != 0 and says in done.stderr, (arguments, done.stderr)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "without its log"])
+def test_a_damaged_backup_is_refused(tmp_path: Path, damage: str) -> None:
+    root, copy, new = (tmp_path / name for name in ("store", "copy", "new"))
+    (root / "commitlog").mkdir(parents=True)
+    for name in ("commitlog/0", "checkpoint"):
+        (root / name).write_bytes(b"data")
+    make_backup(root, root / "commitlog", copy, lambda size: None)
+    if damage == "cut":
+        (copy / "commitlog/0").write_bytes(b"da")
+    elif damage == "missing":
+        (copy / "checkpoint").unlink()
+    else:
+        shutil.rmtree(copy / "commitlog")
+    with pytest.raises(CongreveError, match="files are missing or cut"):
+        restore_backup(copy, new, new / "commitlog", lambda size: None)
+    assert not new.exists() and not list(tmp_path.glob("*.restoring"))
 
 
 def test_a_copy_has_holes_times_and_linked_folders(tmp_path: Path) -> None:
