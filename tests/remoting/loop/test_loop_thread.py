@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 
 import pytest
 
@@ -10,6 +11,7 @@ from congreve.remoting.errors import LoopThreadError
 from congreve.remoting.loop.loop_thread import Lifecycle, LoopThread
 
 LIMIT_S = 60
+CANCELLED = asyncio.CancelledError | futures.CancelledError
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_each_call_beside_the_end_has_a_result_or_an_error() -> None:
         stopper = threading.Timer(0.005, lambda t=thread, e=ended: (t.stop(), e.set()))
         stopper.start()
         for error in in_threads(4, use):
-            assert isinstance(error, LoopThreadError | asyncio.CancelledError), error
+            assert isinstance(error, LoopThreadError | CANCELLED), error
         stopper.join()
 
 
