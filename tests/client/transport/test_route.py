@@ -48,7 +48,11 @@ def test_an_error_names_the_cure_of_a_wrong_address(addresses: str, cure: str) -
 
 
 async def test_a_silent_name_server_is_one_error_that_names_what_failed() -> None:
-    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(listen, "127.0.0.1", 0)
     host, port = silent.sockets[0].getsockname()
     async with silent, Producer(f"{host}:{port}", group="p") as producer:
         with pytest.raises(NoNameServerError, match="the message was not sent") as caught:
