@@ -66,6 +66,7 @@ cdef class AccountTable:
                         const SignedFields *signed) noexcept nogil
     cdef const AccountEntry *account_of(self, const Header *header,
                                         const SignedFields *signed) noexcept nogil
+    cdef const AccountEntry *find(self, Slice access_key) noexcept nogil
     # The account with this access key, if `hex` is its HmacSHA1 of `content`; NULL otherwise.
     cdef const AccountEntry *signer(self, Slice access_key, Slice content,
                                     Slice hex) noexcept nogil

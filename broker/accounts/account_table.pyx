@@ -293,20 +293,18 @@ cdef class AccountTable:
     cdef const AccountEntry *account_of(self, const Header *header,
                                         const SignedFields *signed) noexcept nogil:
         """The account that the request names; NULL: none, or not decided here."""
-        cdef Slice access_key
-        cdef Key key
         if signed.access_key < 0 or signed.signature < 0 or not signed.distinct:
             return NULL
-        access_key = header.fields[signed.access_key].value
-        key = key_of(access_key.data, access_key.length)
+        return self.find(header.fields[signed.access_key].value)
+
+    cdef const AccountEntry *find(self, Slice access_key) noexcept nogil:
+        """The account with this access key, NULL without one."""
+        cdef Key key = key_of(access_key.data, access_key.length)
         return <AccountEntry *> slot_of(self.slots, self.capacity, &key)[0]
 
     cdef const AccountEntry *signer(self, Slice access_key, Slice content,
                                     Slice hex) noexcept nogil:
-        cdef Key key = key_of(access_key.data, access_key.length)
-        cdef const AccountEntry *account = <AccountEntry *> slot_of(
-            self.slots, self.capacity, &key
-        )[0]
+        cdef const AccountEntry *account = self.find(access_key)
         cdef uint8_t[SHA1_SIZE] digest
         cdef Sha1Context context
         cdef uint8_t wrong = 0
