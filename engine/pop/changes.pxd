@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from congreve.base.pthread cimport pthread_mutex_t
 from congreve.engine.pop.journal cimport Journal
-from congreve.engine.pop.state cimport DueHeap, Out, Window, WindowTable
+from congreve.engine.pop.state cimport DueHeap, Out, Place, Window, WindowTable
 
 
 # As Answer of results.py; then what is an exception in Python.
@@ -45,7 +45,8 @@ cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) 
 cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms) noexcept nogil
 # DONE for a message that waits and is in no ordered pop.
-cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms) noexcept nogil
+cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms,
+                          Place *place) noexcept nogil
 # settle() for lanes, as settle_named().
 cdef Outcome settle_in_lane(Pops *pops, Window *window, int64_t offset,
                             int64_t pop_ms) noexcept nogil

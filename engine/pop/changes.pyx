@@ -1,6 +1,6 @@
 """What pops and acknowledgements change in windows, heap and journal (changes.pxd)."""
 
-from libc.stdint cimport INT16_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT16_MAX, int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from congreve.base.cursor cimport load_i16, load_i32, load_i64
@@ -24,16 +24,17 @@ from congreve.engine.pop.journal cimport (
     put_window,
     reserve,
 )
-from congreve.engine.pop.state cimport WAITING, Out, Window
+from congreve.engine.pop.state cimport Out, Place, Window, out_at
 from congreve.engine.pop.window cimport (
     add_out,
     begin_of,
+    change_out,
     clear_window,
     find_out,
     out_from,
     prefetch_out,
-    set_due,
     settle_out,
+    wait_out,
 )
 from congreve.engine.pop.window_table cimport remove_window, window_named
 
@@ -104,31 +105,31 @@ cdef int64_t runs_of(const int64_t *offsets, int64_t count) noexcept nogil:
     return runs
 
 
-# The message that is out at an offset since `pop_ms`: DONE; or why it is not.
-cdef Outcome find(const Window *window, int64_t offset, int64_t pop_ms, Out **out,
-                  int64_t *slot) noexcept nogil:
-    out[0] = find_out(window, offset, slot)
-    if out[0] == NULL:
+# The place of the message that is out at an offset since `pop_ms`: DONE; or why there is none.
+cdef Outcome find(const Window *window, int64_t offset, int64_t pop_ms,
+                  Place *place) noexcept nogil:
+    if not find_out(window, offset, place):
         return UNKNOWN if offset >= window.next else REPEATED
-    return DONE if out[0].pop_ms == pop_ms else STALE
+    return DONE if place.run.pop_ms == pop_ms else STALE
 
 
-cdef void settle_found(Pops *pops, Window *window, Out *out, int64_t slot) noexcept nogil:
-    settle_out(&pops.heap, window, out, slot)
+cdef void settle_found(Pops *pops, Window *window, const Place *place) noexcept nogil:
+    settle_out(&pops.heap, window, place)
     pops.out -= 1
 
 
 cdef Outcome settle(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
-    cdef int64_t slot
-    cdef Out *out
-    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
-    if outcome != DONE:
-        return outcome
+    cdef Place place
+    cdef Outcome outcome = find(window, offset, pop_ms, &place)
+    return settle_at(pops, window, &place) if outcome == DONE else outcome
+
+
+cdef Outcome settle_at(Pops *pops, Window *window, const Place *place) noexcept nogil:
     if not reserve(&pops.journal, window, SETTLED_SIZE):
         return NO_MEMORY
     put_window(&pops.journal, window, begin_of(window))
-    put_settled(&pops.journal, offset, pop_ms)
-    settle_found(pops, window, out, slot)
+    put_settled(&pops.journal, place.offset, place.run.pop_ms)
+    settle_found(pops, window, place)
     return DONE
 
 
@@ -139,31 +140,34 @@ cdef Outcome settle_named(Pops *pops, const uint8_t *name, int32_t length, int64
 
 cdef Outcome settle_in_lane(Pops *pops, Window *window, int64_t offset,
                             int64_t pop_ms) noexcept nogil:
-    cdef Outcome outcome = find_waiting(window, offset, pop_ms)
+    cdef Place place
+    cdef Outcome outcome = find_waiting(window, offset, pop_ms, &place)
     if outcome != DONE:
         return outcome
     note(pops, window)
-    return settle(pops, window, offset, pop_ms)
+    return settle_at(pops, window, &place)
 
 
 cdef Outcome extend_named(Pops *pops, const uint8_t *name, int32_t length, int64_t offset,
                           int64_t pop_ms, int64_t new_pop_ms,
                           int64_t invisible_ms) noexcept nogil:
     cdef Window *window = window_named(&pops.windows, name, length)
-    cdef Outcome outcome = find_waiting(window, offset, pop_ms)
+    cdef Place place
+    cdef Outcome outcome = find_waiting(window, offset, pop_ms, &place)
     if outcome != DONE:
         return outcome
     return extend(pops, window, offset, pop_ms, new_pop_ms, invisible_ms, False)
 
 
-cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
-    cdef int64_t slot
-    cdef Out *out
+cdef Outcome find_waiting(const Window *window, int64_t offset, int64_t pop_ms,
+                          Place *place) noexcept nogil:
     cdef Outcome outcome
     if window == NULL:
         return UNKNOWN
-    outcome = find(window, offset, pop_ms, &out, &slot)
-    return STALE if outcome == DONE and (out.state != WAITING or out.ordered) else outcome
+    outcome = find(window, offset, pop_ms, place)
+    if outcome == DONE and (not place.run.waiting & place.bit or place.run.ordered):
+        return STALE
+    return outcome
 
 
 cdef bint is_sooner(Pops *pops, int64_t due_ms) noexcept nogil:
@@ -185,29 +189,30 @@ cdef void settle_all(Pops *pops, Window *window, const int64_t *offsets, int64_t
 
 cdef Outcome extend(Pops *pops, Window *window, int64_t offset, int64_t pop_ms,
                     int64_t new_pop_ms, int64_t invisible_ms, bint again) noexcept nogil:
-    cdef int64_t slot
-    cdef Out *out
-    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
+    cdef Place place
+    cdef Out out
+    cdef Outcome outcome = find(window, offset, pop_ms, &place)
     if outcome != DONE:
         return outcome
-    if not reserve(&pops.journal, window, EXTENDED_SIZE):
-        return NO_MEMORY
-    put_window(&pops.journal, window, begin_of(window))
-    out.pop_ms, out.invisible_ms, out.state = new_pop_ms, invisible_ms, WAITING
+    out = out_at(&place)
+    out.pop_ms, out.invisible_ms = new_pop_ms, <uint32_t> invisible_ms
     if again and out.attempts < INT16_MAX:
         out.attempts += 1
-    set_due(&pops.heap, window, out, slot)
-    put_extended(&pops.journal, out, pop_ms)
+    if not (
+        reserve(&pops.journal, window, EXTENDED_SIZE)
+        and change_out(&pops.heap, window, &place, &out)
+    ):
+        return NO_MEMORY
+    put_window(&pops.journal, window, begin_of(window))
+    put_extended(&pops.journal, &out, pop_ms)
     return DONE
 
 
 cdef Outcome give_back(Pops *pops, Window *window, int64_t offset, int64_t pop_ms) noexcept nogil:
-    cdef int64_t slot
-    cdef Out *out
-    cdef Outcome outcome = find(window, offset, pop_ms, &out, &slot)
+    cdef Place place
+    cdef Outcome outcome = find(window, offset, pop_ms, &place)
     if outcome == DONE:
-        out.state = WAITING
-        set_due(&pops.heap, window, out, slot)
+        wait_out(&pops.heap, window, &place)
     return outcome
 
 
@@ -254,21 +259,26 @@ cdef void clear(Pops *pops, Window *window, int64_t next) noexcept nogil:
 # --- replay
 
 cdef Outcome repeat(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
-    cdef Out *out
-    cdef int64_t slot
     if entry[0] == TAKEN:
         return repeat_taken(pops, window, entry)
     if entry[0] == SETTLED:
         repeat_settled(pops, window, entry)
     elif entry[0] == EXTENDED:
-        if find(window, load_i64(entry + 7), load_i64(entry + 15), &out, &slot) == DONE:
-            out.attempts = load_i16(entry + 1)
-            out.invisible_ms = load_i32(entry + 3)
-            out.pop_ms, out.state = load_i64(entry + 23), WAITING
-            set_due(&pops.heap, window, out, slot)
+        return repeat_extended(pops, window, entry)
     elif entry[0] == RESET:
         clear(pops, window, load_i64(entry + 1))
     return DONE
+
+
+cdef Outcome repeat_extended(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
+    cdef Place place
+    cdef Out out
+    if find(window, load_i64(entry + 7), load_i64(entry + 15), &place) != DONE:
+        return DONE
+    out = out_at(&place)
+    out.attempts, out.invisible_ms = <uint16_t> load_i16(entry + 1), <uint32_t> load_i32(entry + 3)
+    out.pop_ms = load_i64(entry + 23)
+    return DONE if change_out(&pops.heap, window, &place, &out) else NO_MEMORY
 
 
 cdef Outcome repeat_taken(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
@@ -295,12 +305,11 @@ cdef Outcome repeat_taken(Pops *pops, Window *window, const uint8_t *entry) noex
 
 
 cdef void repeat_settled(Pops *pops, Window *window, const uint8_t *entry) noexcept nogil:
-    cdef int64_t slot, offset = load_i64(entry + 1)
+    cdef int64_t offset = load_i64(entry + 1)
     cdef int64_t end = offset + <uint32_t> load_i32(entry + 9)
     cdef int64_t pop_ms = load_i64(entry + 13)
-    cdef Out *out = out_from(window, offset, &slot)
-    while out != NULL and out.offset < end:
-        offset = out.offset + 1
-        if out.pop_ms == pop_ms:
-            settle_found(pops, window, out, slot)
-        out = out_from(window, offset, &slot)
+    cdef Place place
+    while out_from(window, offset, &place) and place.offset < end:
+        offset = place.offset + 1
+        if place.run.pop_ms == pop_ms:
+            settle_found(pops, window, &place)

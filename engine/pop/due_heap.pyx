@@ -3,7 +3,16 @@
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport realloc
 
-from congreve.engine.pop.state cimport GIVEN, WAITING, Chunk, DueHeap, Found, Out, due_of
+from congreve.engine.pop.state cimport (
+    Chunk,
+    DueHeap,
+    Found,
+    Place,
+    Run,
+    due_of,
+    lowest_bit,
+    out_at,
+)
 
 
 cdef inline void place(DueHeap *heap, Chunk *chunk, int64_t at) noexcept nogil:
@@ -63,24 +72,24 @@ cdef void move_chunk(DueHeap *heap, Chunk *chunk) noexcept nogil:
 
 cdef int64_t give_due(DueHeap *heap, int64_t now_ms, Found *found, int64_t most) noexcept nogil:
     cdef int64_t count = 0
-    cdef int64_t due_ms
     cdef int32_t i
     cdef Chunk *chunk
-    cdef Out *out
+    cdef Run *run
+    cdef Place place
     while count < most and heap.count and heap.chunks[0].due_ms <= now_ms:
         chunk = heap.chunks[0]
         chunk.due_ms = INT64_MAX
         for i in range(chunk.first, chunk.end):
-            out = &chunk.outs[i]
-            if out.state != WAITING:
-                continue
-            due_ms = due_of(out)
-            if due_ms <= now_ms and count < most:
-                out.state = GIVEN
+            run = place.run = &chunk.runs[i]
+            while run.waiting and due_of(run) <= now_ms and count < most:
+                place.offset = run.first + lowest_bit(run.waiting)
+                place.bit = run.waiting & -run.waiting
+                run.waiting ^= place.bit
+                run.given |= place.bit
                 found[count].owner = chunk.window.owner
-                found[count].out = out[0]
+                found[count].out = out_at(&place)
                 count += 1
-            else:
-                chunk.due_ms = min(chunk.due_ms, due_ms)
+            if run.waiting:
+                chunk.due_ms = min(chunk.due_ms, due_of(run))
         move_chunk(heap, chunk)
     return count

@@ -34,7 +34,7 @@ from congreve.engine.pop.changes cimport (
 from congreve.engine.pop.due_heap cimport give_due
 from congreve.engine.pop.journal cimport DROPPED, WINDOW, Journal, entry_size, in_range
 from congreve.engine.pop.snapshot cimport put_state
-from congreve.engine.pop.state cimport Found, Out, Window
+from congreve.engine.pop.state cimport Found, Out, Place, Window
 from congreve.engine.pop.window cimport begin_of, out_from
 from congreve.engine.pop.window_table cimport NAME_FIXED, add_window, put_name
 from congreve.records.byte_table cimport key_of
@@ -511,17 +511,16 @@ cdef class PopWindow:
 
         Int64 of shape (n, 4): offset, pop time and invisible time in ms, attempts in place.
         """
-        cdef int64_t slot, count = 0
-        cdef Out *out
+        cdef int64_t count = 0
+        cdef Place place
         rows = numpy.empty((max(0, min(most, self.out)), 4), numpy.int64)
         cdef int64_t[:, ::1] view = rows
         pthread_mutex_lock(&self.pops.mutex)
-        out = out_from(&self.state, first, &slot)
-        while out != NULL and count < view.shape[0]:
-            view[count, 0], view[count, 1] = out.offset, out.pop_ms
-            view[count, 2], view[count, 3] = out.invisible_ms, out.attempts
+        while count < view.shape[0] and out_from(&self.state, first, &place):
+            view[count, 0], view[count, 1] = place.offset, place.run.pop_ms
+            view[count, 2], view[count, 3] = place.run.invisible_ms, place.run.attempts
             count += 1
-            out = out_from(&self.state, out.offset + 1, &slot)
+            first = place.offset + 1
         pthread_mutex_unlock(&self.pops.mutex)
         return rows[:count]
 

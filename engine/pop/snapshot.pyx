@@ -17,20 +17,21 @@ from congreve.engine.pop.journal cimport (
     put_window,
     reserve,
 )
-from congreve.engine.pop.state cimport Out, Window
+from congreve.engine.pop.state cimport Out, Place, Window, out_at
 from congreve.engine.pop.window cimport begin_of, out_from
 
 
 cdef bint put_state(Journal *journal, const Window *window) noexcept nogil:
-    cdef int64_t slot, begin = begin_of(window)
+    cdef int64_t begin = begin_of(window)
     cdef Out none
-    cdef const Out *out = out_from(window, begin, &slot)
+    cdef Place place
+    cdef bint more = out_from(window, begin, &place)
     if not reserve(journal, window, RESET_SIZE):
         return False
     put_window(journal, window, begin)
     put_reset(journal, begin)
-    while out != NULL:
-        if not put_alike(journal, window, &out):
+    while more:
+        if not put_alike(journal, window, &place, &more):
             return False
     if not reserve(journal, window, TAKEN_SIZE):
         return False
@@ -39,34 +40,34 @@ cdef bint put_state(Journal *journal, const Window *window) noexcept nogil:
     return True
 
 
-# An entry of those from `at` on that are out in the same way; moves `at` after them.
-cdef bint put_alike(Journal *journal, const Window *window, const Out **at) noexcept nogil:
-    cdef int64_t slot, first, next = 0, runs = 0
+# An entry of those from a place on that are out in the same way; moves the place after them, and says
+# whether there are more. False without memory.
+cdef bint put_alike(Journal *journal, const Window *window, Place *place,
+                    bint *more) noexcept nogil:
+    cdef int64_t first, next = 0, runs = 0
     cdef int64_t entry = journal.entries.used
-    cdef Out like = at[0][0]
-    cdef const Out *out = at[0]
+    cdef Out like = out_at(place)
     if not reserve(journal, window, TAKEN_SIZE):
         return False
     put_taken(journal, &like, 0, 0)
-    while out != NULL and alike(out, &like):
-        first = next = out.offset
-        while out != NULL and out.offset == next and alike(out, &like):
+    while more[0] and alike(place, &like):
+        first = next = place.offset
+        while more[0] and place.offset == next and alike(place, &like):
             next += 1
-            out = out_from(window, next, &slot)
+            more[0] = out_from(window, next, place)
         if not reserve(journal, window, RUN_SIZE):
             return False
         put_run(journal, first, next - first)
         runs += 1
     store_i64(journal.entries.data + entry + TAKEN_NEXT, next)
     store_i32(journal.entries.data + entry + TAKEN_RUNS, runs)
-    at[0] = out
     return True
 
 
-cdef inline bint alike(const Out *out, const Out *other) noexcept nogil:
+cdef inline bint alike(const Place *place, const Out *other) noexcept nogil:
     return (
-        out.pop_ms == other.pop_ms
-        and out.invisible_ms == other.invisible_ms
-        and out.attempts == other.attempts
-        and out.ordered == other.ordered
+        place.run.pop_ms == other.pop_ms
+        and place.run.invisible_ms == other.invisible_ms
+        and place.run.attempts == other.attempts
+        and place.run.ordered == other.ordered
     )

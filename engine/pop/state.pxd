@@ -1,14 +1,13 @@
-# What is out, in memory. A window keeps its messages in the order of their offsets, in chunks; the
-# heap of all chunks says which of them has the next message that is due.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+# What is out, in memory. A window keeps its messages in runs, in the order of their offsets: a message
+# is a bit of the run of those that are out alike. Runs are in chunks; the heap of all chunks says which
+# of them has the next message that is due.
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
 from congreve.records.byte_table cimport Key
 
 
-cdef enum OutState:
-    WAITING             # for its acknowledgement, or for its time
-    GIVEN               # due() has returned it
-    FREE                # settled: its place is not in use
+cdef extern from * nogil:
+    int lowest_bit "__builtin_ctz"(uint32_t bits)   # its number; there must be one
 
 
 # A message that a pop has taken.
@@ -17,19 +16,37 @@ cdef struct Out:
     int64_t pop_ms      # since 1970
     uint32_t invisible_ms
     uint16_t attempts   # how often it was taken again in place
-    uint8_t state       # of OutState
-    uint8_t ordered
+    bint ordered
+
+
+# Messages that are out alike. Bit i is the message at first + i; one that is settled has none.
+cdef struct Run:
+    int64_t first
+    int64_t pop_ms
+    uint32_t invisible_ms
+    uint16_t attempts
+    uint16_t ordered
+    uint32_t waiting    # for its acknowledgement, or for its time
+    uint32_t given      # due() has returned it
 
 
 cdef struct Chunk:
     Window *window
     int64_t due_ms      # none of its messages is due before
     int64_t heap_at
-    int32_t first       # outs[first] is not settled; none before it is used
+    int32_t first       # runs[first] has messages; none before it is used
     int32_t end
-    int32_t room        # of outs
-    int32_t count       # of those that are not settled
-    Out outs[1]         # in fact `room`: in one piece, so that the memory of both is asked at once
+    int32_t room        # of runs
+    int32_t count       # of those that have messages
+    Run runs[1]         # in fact `room`: in one piece, so that the memory of both is asked at once
+
+
+# Where a message is, until a message of its window is added, changed or settled.
+cdef struct Place:
+    int64_t offset
+    int64_t slot
+    Run *run
+    uint32_t bit
 
 
 cdef struct Slot:
@@ -72,5 +89,17 @@ cdef struct DueHeap:
     int64_t room
 
 
-cdef inline int64_t due_of(const Out *out) noexcept nogil:
-    return out.pop_ms + out.invisible_ms
+cdef inline int64_t due_of(const Run *run) noexcept nogil:
+    return run.pop_ms + run.invisible_ms
+
+
+cdef inline uint32_t bits_of(const Run *run) noexcept nogil:
+    return run.waiting | run.given
+
+
+cdef inline Out out_at(const Place *place) noexcept nogil:
+    cdef Out out
+    out.offset, out.pop_ms = place.offset, place.run.pop_ms
+    out.invisible_ms, out.attempts = place.run.invisible_ms, place.run.attempts
+    out.ordered = place.run.ordered
+    return out

@@ -1,38 +1,72 @@
 """The messages of one queue that are out for one group, by offset (window.pxd)."""
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove
 
 from congreve.base.cursor cimport prefetch_to_write
 from congreve.engine.pop.due_heap cimport add_chunk, move_chunk, remove_chunk
 from congreve.engine.pop.state cimport (
-    FREE,
-    WAITING,
     Chunk,
     DueHeap,
     Out,
+    Place,
+    Run,
     Slot,
     Window,
+    bits_of,
     due_of,
+    lowest_bit,
 )
 
 cdef enum:
-    CHUNK_MAX = 256     # messages
-    # Neighbours with fewer messages together become one chunk, so that few messages that are far
+    RUN_MAX = 32        # offsets, as many as bits
+    CHUNK_MAX = 64      # runs
+    # Neighbours with fewer runs together become one chunk, so that few messages that are far
     # from each other do not take a chunk each.
     MERGED_MAX = CHUNK_MAX // 2
-    ROOM_MIN = 4
-    # A chunk is made smaller when one of so many places is in use: 96 bytes a message.
+    ROOM_MIN = 1
+    # A chunk is made smaller when one of so many places is in use: 128 bytes a run.
     SPARSE = 4
 
 
 cdef int64_t begin_of(const Window *window) noexcept nogil:
-    cdef Chunk *chunk
+    cdef const Chunk *chunk
+    cdef const Run *run
     if not window.out:
         return window.next
     chunk = window.slots[window.slot_first].chunk
-    return chunk.outs[chunk.first].offset
+    run = &chunk.runs[chunk.first]
+    return run.first + lowest_bit(bits_of(run))
+
+
+# --- runs
+
+cdef inline bint is_out_as(const Run *run, const Out *out) noexcept nogil:
+    return (
+        run.pop_ms == out.pop_ms
+        and run.invisible_ms == out.invisible_ms
+        and run.attempts == out.attempts
+        and run.ordered == out.ordered
+    )
+
+
+# Whether a message is one more of the run before it.
+cdef inline bint takes_in(const Run *run, const Out *out) noexcept nogil:
+    return bits_of(run) and out.offset - run.first < RUN_MAX and is_out_as(run, out)
+
+
+cdef inline void begin_run(Run *run, const Out *out) noexcept nogil:
+    run.first, run.pop_ms, run.invisible_ms = out.offset, out.pop_ms, out.invisible_ms
+    run.attempts, run.ordered = out.attempts, out.ordered
+    run.waiting, run.given = 1, 0
+
+
+# Leaves the messages of a run from bit `bit` on, which is not its first one.
+cdef inline void cut_before(Run *run, int32_t bit) noexcept nogil:
+    run.first += bit
+    run.waiting >>= bit
+    run.given >>= bit
 
 
 # --- chunks
@@ -47,15 +81,15 @@ cdef Chunk *resize(DueHeap *heap, Slot *slot, int32_t room) noexcept nogil:
 
 
 cdef inline size_t chunk_size(int32_t room) noexcept nogil:
-    return sizeof(Chunk) + (room - 1) * sizeof(Out)
+    return sizeof(Chunk) + (room - 1) * sizeof(Run)
 
 
-# Moves the messages that are not settled to the beginning.
+# Moves the runs that have messages to the beginning.
 cdef void compact(Chunk *chunk) noexcept nogil:
     cdef int32_t i, kept = 0
     for i in range(chunk.first, chunk.end):
-        if chunk.outs[i].state != FREE:
-            chunk.outs[kept] = chunk.outs[i]
+        if bits_of(&chunk.runs[i]):
+            chunk.runs[kept] = chunk.runs[i]
             kept += 1
     chunk.first, chunk.end = 0, kept
 
@@ -86,21 +120,25 @@ cdef bint slot_room(Window *window) noexcept nogil:
     return True
 
 
-cdef Chunk *new_chunk(DueHeap *heap, Window *window, int64_t lowest) noexcept nogil:
+# A chunk without runs, in a slot that `place` slots are before; NULL without memory.
+cdef Chunk *new_chunk(DueHeap *heap, Window *window, int64_t place, int64_t lowest,
+                      int32_t room) noexcept nogil:
     cdef Chunk *chunk
+    cdef Slot *slot
     if not slot_room(window):
         return NULL
-    chunk = <Chunk *> calloc(1, chunk_size(ROOM_MIN))
+    chunk = <Chunk *> calloc(1, chunk_size(room))
     if chunk == NULL:
         return NULL
     chunk.window = window
-    chunk.room = ROOM_MIN
+    chunk.room = room
     chunk.due_ms = INT64_MAX
     if not add_chunk(heap, chunk):
         free(chunk)
         return NULL
-    window.slots[window.slot_end].lowest = lowest
-    window.slots[window.slot_end].chunk = chunk
+    slot = &window.slots[window.slot_first + place]
+    memmove(slot + 1, slot, (window.slot_end - window.slot_first - place) * sizeof(Slot))
+    slot.lowest, slot.chunk = lowest, chunk
     window.slot_end += 1
     return chunk
 
@@ -120,7 +158,7 @@ cdef void remove_slot(Window *window, int64_t slot) noexcept nogil:
         window.slot_first = window.slot_end = window.slot_room = 0
 
 
-# Puts the messages of the slot after this one into its chunk, if they are few.
+# Puts the runs of the slot after this one into its chunk, if they are few.
 cdef bint merge(DueHeap *heap, Window *window, int64_t slot) noexcept nogil:
     cdef Chunk *chunk
     cdef Chunk *after
@@ -134,7 +172,7 @@ cdef bint merge(DueHeap *heap, Window *window, int64_t slot) noexcept nogil:
     chunk = resize(heap, &window.slots[slot], chunk.count + after.count)
     if chunk == NULL:
         return False
-    memcpy(chunk.outs + chunk.count, after.outs, after.count * sizeof(Out))
+    memcpy(chunk.runs + chunk.count, after.runs, after.count * sizeof(Run))
     chunk.count += after.count
     chunk.end = chunk.count
     if after.due_ms < chunk.due_ms:
@@ -145,31 +183,78 @@ cdef bint merge(DueHeap *heap, Window *window, int64_t slot) noexcept nogil:
     return True
 
 
+# Makes room for one more slot and for `count` more runs in the chunk of a message, whose place may
+# be another one after it. False without memory.
+cdef bint run_room(DueHeap *heap, Window *window, Place *place, int32_t count) noexcept nogil:
+    cdef int64_t before = place.slot - window.slot_first
+    cdef Chunk *chunk = window.slots[place.slot].chunk
+    cdef Chunk *upper
+    cdef int32_t half
+    if chunk.end + count > CHUNK_MAX:
+        compact(chunk)
+    if chunk.end + count > CHUNK_MAX:
+        half = chunk.end // 2
+        upper = new_chunk(heap, window, before + 1, chunk.runs[half].first, chunk.end - half)
+        if upper == NULL:
+            return False
+        upper.end = upper.count = chunk.end - half
+        memcpy(upper.runs, chunk.runs + half, upper.count * sizeof(Run))
+        chunk.end = chunk.count = half
+        upper.due_ms = chunk.due_ms
+        move_chunk(heap, upper)
+        place.slot = window.slot_first + before
+        if place.offset >= upper.runs[0].first:
+            place.slot += 1
+            chunk = upper
+    if chunk.end + count > chunk.room:
+        chunk = resize(
+            heap, &window.slots[place.slot], min(max(2 * chunk.room, chunk.end + count), CHUNK_MAX)
+        )
+        if chunk == NULL:
+            return False
+    place.run = &chunk.runs[find_run(chunk, place.offset)]
+    return True
+
+
 # --- messages
 
 cdef bint add_out(DueHeap *heap, Window *window, const Out *out) noexcept nogil:
     cdef Chunk *chunk = NULL
+    cdef Run *run = NULL
     if window.slot_end > window.slot_first:
         chunk = window.slots[window.slot_end - 1].chunk
-        if chunk.end == CHUNK_MAX:
+        run = &chunk.runs[chunk.end - 1]
+        if not takes_in(run, out):
+            run = NULL
+        if run == NULL and chunk.end == CHUNK_MAX:
             chunk = NULL
-    if chunk == NULL:
-        chunk = new_chunk(heap, window, out.offset)
+    if run != NULL:
+        run.waiting |= <uint32_t> 1 << (out.offset - run.first)
+    else:
         if chunk == NULL:
-            return False
-    if chunk.end == chunk.room:
-        chunk = resize(heap, &window.slots[window.slot_end - 1], min(2 * chunk.room, CHUNK_MAX))
-        if chunk == NULL:
-            return False
-    chunk.outs[chunk.end] = out[0]
-    chunk.end += 1
-    chunk.count += 1
+            chunk = new_chunk(
+                heap, window, window.slot_end - window.slot_first, out.offset, ROOM_MIN
+            )
+            if chunk == NULL:
+                return False
+        if chunk.end == chunk.room:
+            chunk = resize(heap, &window.slots[window.slot_end - 1], min(2 * chunk.room, CHUNK_MAX))
+            if chunk == NULL:
+                return False
+        run = &chunk.runs[chunk.end]
+        begin_run(run, out)
+        chunk.end += 1
+        chunk.count += 1
     window.out += 1
     window.next = out.offset + 1
-    if due_of(out) < chunk.due_ms:
-        chunk.due_ms = due_of(out)
-        move_chunk(heap, chunk)
+    note_due(heap, chunk, run)
     return True
+
+
+cdef inline void note_due(DueHeap *heap, Chunk *chunk, const Run *run) noexcept nogil:
+    if due_of(run) < chunk.due_ms:
+        chunk.due_ms = due_of(run)
+        move_chunk(heap, chunk)
 
 
 # The slot whose chunk has the offset, if any has.
@@ -202,8 +287,31 @@ cdef int64_t find_slot(const Window *window, int64_t offset) noexcept nogil:
     return low
 
 
-cdef inline int64_t highest_place(const Slot *slot, int64_t offset) noexcept nogil:
-    return max(0, min(offset - slot.lowest, CHUNK_MAX))
+# The place of the run that begins at an offset or nearest before it, else of the first one.
+cdef int32_t find_run(const Chunk *chunk, int64_t offset) noexcept nogil:
+    cdef int32_t low = chunk.first
+    cdef int32_t high = chunk.end
+    cdef int64_t middle
+    if offset <= chunk.runs[low].first:
+        return low
+    # Where all runs are full it is here.
+    middle = low + (offset - chunk.runs[low].first) // RUN_MAX
+    if middle < high and chunk.runs[middle].first <= offset:
+        low = <int32_t> middle
+        if low + 1 == high or chunk.runs[low + 1].first > offset:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        if chunk.runs[middle].first <= offset:
+            low = <int32_t> middle
+        else:
+            high = <int32_t> middle
+    return low
+
+
+# Where all runs of the chunk are full the offset is here.
+cdef inline const Run *likely_run(const Slot *slot, int64_t offset) noexcept nogil:
+    return &slot.chunk.runs[max(0, min((offset - slot.lowest) // RUN_MAX, CHUNK_MAX))]
 
 
 cdef void prefetch_out(const Window *window, int64_t offset) noexcept nogil:
@@ -211,86 +319,110 @@ cdef void prefetch_out(const Window *window, int64_t offset) noexcept nogil:
     if window.out:
         slot = &window.slots[find_slot(window, offset)]
         prefetch_to_write(slot.chunk)
-        prefetch_to_write(&slot.chunk.outs[highest_place(slot, offset)])
+        prefetch_to_write(likely_run(slot, offset))
 
 
-# The place of the first message at or after an offset; chunk.end if all are before it.
-cdef int32_t find_place(const Slot *slot, int64_t offset) noexcept nogil:
-    cdef const Chunk *chunk = slot.chunk
-    cdef int64_t low, high, middle
-    # Where no offset is missing the message is here, else before.
-    high = highest_place(slot, offset)
-    prefetch_to_write(&chunk.outs[high])
-    low = chunk.first
-    if high <= low:
-        return low
-    if high < chunk.end and chunk.outs[high].offset == offset:
-        return high
-    high = min(high, chunk.end)
-    while low < high:
-        middle = (low + high) // 2
-        if chunk.outs[middle].offset < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return high
-
-
-cdef Out *find_out(const Window *window, int64_t offset, int64_t *slot) noexcept nogil:
+cdef bint find_out(const Window *window, int64_t offset, Place *place) noexcept nogil:
     cdef Chunk *chunk
+    if not window.out or offset >= window.next:
+        return False
+    place.offset, place.slot = offset, find_slot(window, offset)
+    chunk = window.slots[place.slot].chunk
+    prefetch_to_write(likely_run(&window.slots[place.slot], offset))
+    place.run = &chunk.runs[find_run(chunk, offset)]
+    if not 0 <= offset - place.run.first < RUN_MAX:
+        return False
+    place.bit = <uint32_t> 1 << (offset - place.run.first)
+    return bits_of(place.run) & place.bit != 0
+
+
+cdef bint out_from(const Window *window, int64_t offset, Place *place) noexcept nogil:
+    cdef Chunk *chunk
+    cdef uint32_t bits
     cdef int32_t at
     if not window.out or offset >= window.next:
-        return NULL
-    slot[0] = find_slot(window, offset)
-    chunk = window.slots[slot[0]].chunk
-    at = find_place(&window.slots[slot[0]], offset)
-    if at == chunk.end or chunk.outs[at].offset != offset or chunk.outs[at].state == FREE:
-        return NULL
-    return &chunk.outs[at]
-
-
-cdef Out *out_from(const Window *window, int64_t offset, int64_t *slot) noexcept nogil:
-    cdef Chunk *chunk
-    cdef int32_t at
-    if not window.out or offset >= window.next:
-        return NULL
-    slot[0] = find_slot(window, offset)
-    chunk = window.slots[slot[0]].chunk
-    at = find_place(&window.slots[slot[0]], offset)
-    while at < chunk.end and chunk.outs[at].state == FREE:
+        return False
+    place.slot = find_slot(window, offset)
+    chunk = window.slots[place.slot].chunk
+    at = find_run(chunk, offset)
+    bits = bits_of(&chunk.runs[at])
+    if offset - chunk.runs[at].first >= RUN_MAX:
+        bits = 0
+    elif offset > chunk.runs[at].first:
+        bits &= UINT32_MAX << (offset - chunk.runs[at].first)
+    while not bits:
         at += 1
-    if at < chunk.end:
-        return &chunk.outs[at]
-    slot[0] += 1
-    if slot[0] == window.slot_end:
-        return NULL
-    chunk = window.slots[slot[0]].chunk
-    return &chunk.outs[chunk.first]
+        if at == chunk.end:
+            place.slot += 1
+            if place.slot == window.slot_end:
+                return False
+            chunk = window.slots[place.slot].chunk
+            at = chunk.first
+        bits = bits_of(&chunk.runs[at])
+    place.run, place.bit = &chunk.runs[at], bits & -bits
+    place.offset = place.run.first + lowest_bit(bits)
+    return True
 
 
-cdef void set_due(DueHeap *heap, Window *window, const Out *out, int64_t slot) noexcept nogil:
-    cdef Chunk *chunk = window.slots[slot].chunk
-    if out.state == WAITING and due_of(out) < chunk.due_ms:
-        chunk.due_ms = due_of(out)
-        move_chunk(heap, chunk)
+cdef bint change_out(DueHeap *heap, Window *window, Place *place, const Out *out) noexcept nogil:
+    cdef uint32_t others = bits_of(place.run) ^ place.bit
+    cdef bint before = others & (place.bit - 1) != 0
+    cdef bint after = others >= place.bit
+    cdef int32_t bit = lowest_bit(place.bit)
+    cdef Chunk *chunk
+    cdef Run *run
+    if not run_room(heap, window, place, before + after):
+        return False
+    chunk, run = window.slots[place.slot].chunk, place.run
+    run.waiting &= ~place.bit
+    run.given &= ~place.bit
+    if after and not before and run != &chunk.runs[chunk.first] and takes_in(run - 1, out):
+        cut_before(run, bit + 1)
+        run -= 1
+        run.waiting |= <uint32_t> 1 << (out.offset - run.first)
+        note_due(heap, chunk, run)
+        return True
+    if before or after:     # run, then the message, then what is after it
+        memmove(run + before + after, run, (&chunk.runs[chunk.end] - run) * sizeof(Run))
+        chunk.end += before + after
+        chunk.count += before + after
+        if before:
+            run.waiting &= place.bit - 1
+            run.given &= place.bit - 1
+            run += 1
+        if after:
+            cut_before(run + 1, bit + 1)
+    begin_run(run, out)
+    note_due(heap, chunk, run)
+    return True
 
 
-cdef void settle_out(DueHeap *heap, Window *window, Out *out, int64_t slot) noexcept nogil:
-    cdef Chunk *chunk = window.slots[slot].chunk
-    out.state = FREE
-    chunk.count -= 1
+cdef void wait_out(DueHeap *heap, Window *window, const Place *place) noexcept nogil:
+    place.run.given &= ~place.bit
+    place.run.waiting |= place.bit
+    note_due(heap, window.slots[place.slot].chunk, place.run)
+
+
+cdef void settle_out(DueHeap *heap, Window *window, const Place *place) noexcept nogil:
+    cdef Chunk *chunk = window.slots[place.slot].chunk
+    place.run.waiting &= ~place.bit
+    place.run.given &= ~place.bit
     window.out -= 1
+    if bits_of(place.run):
+        return
+    chunk.count -= 1
     if not chunk.count:
         free_chunk(heap, chunk)
-        remove_slot(window, slot)
+        remove_slot(window, place.slot)
         return
-    if out == &chunk.outs[chunk.first]:     # another one is not looked at: it may be out of cache
-        while chunk.outs[chunk.first].state == FREE:
+    # Another run is not looked at: it may be out of cache.
+    if place.run == &chunk.runs[chunk.first]:
+        while not bits_of(&chunk.runs[chunk.first]):
             chunk.first += 1
     if chunk.room > ROOM_MIN and chunk.count * SPARSE <= chunk.room:
-        if not merge(heap, window, slot) and not merge(heap, window, slot - 1):
+        if not merge(heap, window, place.slot) and not merge(heap, window, place.slot - 1):
             compact(chunk)
-            resize(heap, &window.slots[slot], max(chunk.count * 2, ROOM_MIN))
+            resize(heap, &window.slots[place.slot], max(chunk.count * 2, ROOM_MIN))
 
 
 cdef void clear_window(DueHeap *heap, Window *window) noexcept nogil:

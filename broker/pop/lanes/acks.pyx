@@ -29,6 +29,7 @@ from congreve.engine.pop.changes cimport (
     settle_in_lane,
     settle_named,
 )
+from congreve.engine.pop.state cimport Place
 from congreve.engine.pop.window_table cimport NAME_FIXED, put_name, window_named
 from congreve.remoting.wire.answers cimport (
     SEND_RESPONSE_MAX,
@@ -182,8 +183,9 @@ cdef class LaneAcks:
     cdef bint is_done(self, Window *window, int64_t offset, int64_t pop_ms,
                       bint settles) noexcept nogil:
         cdef Outcome outcome
+        cdef Place place
         if not settles:
-            return find_waiting(window, offset, pop_ms) == DONE
+            return find_waiting(window, offset, pop_ms, &place) == DONE
         outcome = settle_in_lane(&self.in_flight.pops, window, offset, pop_ms)
         return outcome == DONE or outcome == REPEATED   # it is in the batch twice
 

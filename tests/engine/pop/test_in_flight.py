@@ -213,6 +213,39 @@ def test_the_few_that_are_left_of_many_are_due_in_time(left: int, extends: bool,
     assert pops.plan_look(FOREVER) == FOREVER
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_messages_of_one_pop_may_change_one_by_one(seed: int) -> None:
+    chance, key, count = Random(seed), KEYS[0], 4_000
+    pops, model = InFlight(PopLimits()), Model()
+    window = pops.window(*key, 0)
+    model.reset(key, 0)
+    for first in range(0, count, 32):
+        offsets = list(range(first, min(first + 32, count)))
+        window.take(offsets_of(*offsets), offsets[-1] + 1, 1_000, 60_000)
+        model.take(key, offsets, offsets[-1] + 1, 1_000, 60_000)
+    order = list(range(count))
+    if seed:  # else they change in order
+        chance.shuffle(order)
+    for offset in order:
+        pop_ms = 2_000 + chance.randrange(3)
+        assert window.extend(offset, 1_000, pop_ms, 60_000) is Answer.DONE
+        model.extend(key, offset, 1_000, pop_ms, 60_000, again=False)
+    assert window.messages_out(0, count).tolist() == model.windows[key].rows()
+    other = InFlight(PopLimits())
+    other.replay(pops.snapshot())
+    assert state_of(other) == state_of(pops)
+    chance.shuffle(order)
+    for offset in order[: count // 2]:
+        pop_ms = model.windows[key].out[offset].pop_ms
+        assert window.ack(offset, pop_ms) is model.ack(key, offset, pop_ms)
+    assert window.messages_out(0, count).tolist() == model.windows[key].rows()
+    for now in (61_999, 62_000, 62_001, 62_002):
+        given = sorted(row[0] for _, row in due_of(pops, now, count))
+        assert given == [
+            offset for offset, out in sorted(model.windows[key].out.items()) if out.due_ms == now
+        ]
+
+
 def test_a_lowest_due_time_is_exact_after_due_has_looked() -> None:
     pops = InFlight(PopLimits())
     window = pops.window("g", "t", 0, 0)
