@@ -22,8 +22,8 @@ ACKNOWLEDGED = 200_000
 SLOW_QUEUE = 1_000_000
 SLOW_BYTES_MAX = 64 << 20
 BLOCK = 10_000
-BYTES_MAX = 107
-"""A message out: ten million within 1 GiB."""
+BYTES_MAX = 32
+"""A message out that no other is alike; these are 32 alike."""
 RATIO_MAX = 3
 """Of what a lane does for an acknowledgement; popspeed has whole requests."""
 

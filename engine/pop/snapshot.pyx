@@ -17,7 +17,7 @@ from congreve.engine.pop.journal cimport (
     put_window,
     reserve,
 )
-from congreve.engine.pop.state cimport Out, Place, Window, out_at
+from congreve.engine.pop.state cimport Out, Place, Window, is_out_as, out_at
 from congreve.engine.pop.window cimport begin_of, out_from
 
 
@@ -40,8 +40,8 @@ cdef bint put_state(Journal *journal, const Window *window) noexcept nogil:
     return True
 
 
-# An entry of those from a place on that are out in the same way; moves the place after them, and says
-# whether there are more. False without memory.
+# An entry of those from a place on that are out alike; moves the place after them, and says whether
+# there are more. False without memory.
 cdef bint put_alike(Journal *journal, const Window *window, Place *place,
                     bint *more) noexcept nogil:
     cdef int64_t first, next = 0, runs = 0
@@ -50,9 +50,9 @@ cdef bint put_alike(Journal *journal, const Window *window, Place *place,
     if not reserve(journal, window, TAKEN_SIZE):
         return False
     put_taken(journal, &like, 0, 0)
-    while more[0] and alike(place, &like):
+    while more[0] and is_out_as(place.run, &like):
         first = next = place.offset
-        while more[0] and place.offset == next and alike(place, &like):
+        while more[0] and place.offset == next and is_out_as(place.run, &like):
             next += 1
             more[0] = out_from(window, next, place)
         if not reserve(journal, window, RUN_SIZE):
@@ -62,12 +62,3 @@ cdef bint put_alike(Journal *journal, const Window *window, Place *place,
     store_i64(journal.entries.data + entry + TAKEN_NEXT, next)
     store_i32(journal.entries.data + entry + TAKEN_RUNS, runs)
     return True
-
-
-cdef inline bint alike(const Place *place, const Out *other) noexcept nogil:
-    return (
-        place.run.pop_ms == other.pop_ms
-        and place.run.invisible_ms == other.invisible_ms
-        and place.run.attempts == other.attempts
-        and place.run.ordered == other.ordered
-    )

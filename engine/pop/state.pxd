@@ -1,6 +1,6 @@
-# What is out, in memory. A window keeps its messages in runs, in the order of their offsets: a message
-# is a bit of the run of those that are out alike. Runs are in chunks; the heap of all chunks says which
-# of them has the next message that is due.
+# What is out, in memory. A window keeps its messages in runs, in the order of their offsets: each
+# is a bit of the run of those that are out alike. Runs are in chunks; the heap of all chunks says
+# which of them has the next message that is due.
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
 from congreve.records.byte_table cimport Key
@@ -95,6 +95,16 @@ cdef inline int64_t due_of(const Run *run) noexcept nogil:
 
 cdef inline uint32_t bits_of(const Run *run) noexcept nogil:
     return run.waiting | run.given
+
+
+# Whether all of a run are out as this message.
+cdef inline bint is_out_as(const Run *run, const Out *out) noexcept nogil:
+    return (
+        run.pop_ms == out.pop_ms
+        and run.invisible_ms == out.invisible_ms
+        and run.attempts == out.attempts
+        and run.ordered == out.ordered
+    )
 
 
 cdef inline Out out_at(const Place *place) noexcept nogil:

@@ -16,6 +16,7 @@ from congreve.engine.pop.state cimport (
     Window,
     bits_of,
     due_of,
+    is_out_as,
     lowest_bit,
 )
 
@@ -41,15 +42,6 @@ cdef int64_t begin_of(const Window *window) noexcept nogil:
 
 
 # --- runs
-
-cdef inline bint is_out_as(const Run *run, const Out *out) noexcept nogil:
-    return (
-        run.pop_ms == out.pop_ms
-        and run.invisible_ms == out.invisible_ms
-        and run.attempts == out.attempts
-        and run.ordered == out.ordered
-    )
-
 
 # Whether a message is one more of the run before it.
 cdef inline bint takes_in(const Run *run, const Out *out) noexcept nogil:
