@@ -83,7 +83,7 @@ class AccessControl:
         """Make the table for compiled code; the store is open."""
         if self._sha1 is not None:
             self.table = AccountTable(self._sha1, self._private)
-            self.table.replace(self.accounts.by_key.values())
+            self._fill(self.table)
 
     def guard(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The handlers behind the gate. Raises BrokerError for a code without a rule."""
@@ -132,8 +132,12 @@ class AccessControl:
 
     async def _take_changes(self) -> None:
         if self.table is not None:
-            self.table.replace(self.accounts.by_key.values())
+            self._fill(self.table)
         await self._changed()
+
+    def _fill(self, table: AccountTable) -> None:
+        """The event loop serves accounts with grants: compiled code knows whole names only."""
+        table.replace(each for each in self.accounts.by_key.values() if not each.grants)
 
     def _find(self, physical_offset: int) -> Record | None:
         found = self._store.read(physical_offset)

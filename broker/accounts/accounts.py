@@ -63,10 +63,33 @@ def topic_need(topic: str, perm: Perm) -> Need:
     return Need(Kind.TOPIC, topic, perm)
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """One account; names that are not in `topics` and `groups` have the default permissions.
+class Grant(NamedTuple):
+    """Permissions for all names that begin with `name` (`is_prefix`), or only from `sources`; None
+    is any address. (RocketMQ 5: PolicyEntry.)
+    """
 
-    (RocketMQ: PlainAccessResource.)
+    kind: Kind
+    name: str
+    is_prefix: bool
+    perm: Perm
+    sources: AddressPattern | None = None
+
+    def covers(self, kind: Kind, name: str, address: str) -> bool:
+        """Whether it is for requests from this address that use this topic or group."""
+        if kind is not self.kind:
+            return False
+        if not (name.startswith(self.name) if self.is_prefix else name == self.name):
+            return False
+        return self.sources is None or self.sources.matches(address)
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """One account; names that are neither in `topics` and `groups` nor in `grants` have the default
+    permissions.
+
+    Of several grants the first one counts: that of a name comes first, then the longest prefixes;
+    one without a name is a default permission that has sources.
+    (RocketMQ: PlainAccessResource; of RocketMQ 5: Acl.)
     """
 
     access_key: str
@@ -77,6 +100,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     default_group_perm: Perm = Perm.DENY
     topics: dict[str, Perm] = {}
     groups: dict[str, Perm] = {}
+    grants: tuple[Grant, ...] = ()
 
     def __repr__(self) -> str:
         return f"Account(access_key={self.access_key!r}, admin={self.admin})"
@@ -84,34 +108,54 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def may_do_all(self) -> bool:
         """Whether no permission is checked: an administrator without permissions of its own."""
-        return self.admin and not self.topics and not self.groups
+        return self.admin and not self.topics and not self.groups and not self.grants
 
     def lacks(self, needs: Iterable[Need], address: str = "") -> Need | None:
         """The first permission that the account lacks for a request from this address."""
         if self.may_do_all or (address and self.white_addresses.matches(address)):
             return None
-        return next((need for need in needs if not self._meets(need)), None)
+        return next((need for need in needs if not self._meets(need, address)), None)
 
-    def topic_perm(self, topic: str) -> Perm:
+    def topic_perm(self, topic: str, address: str = "") -> Perm:
         """What the account may do with a topic that is not a retry topic."""
-        owned = self.topics.get(topic)
-        if owned is not None:
-            perm = owned.granted
-        elif topic.startswith(DLQ_PREFIX):
-            # A group's dead letters are of all its topics: no default opens them for reading.
-            group = self.groups.get(topic.removeprefix(DLQ_PREFIX), Perm.DENY)
-            perm = self.default_topic_perm.granted & Perm.PUB | group.granted & Perm.SUB
-        else:
-            perm = self.default_topic_perm.granted
+        perm = self._named(Kind.TOPIC, topic, address)
+        if perm is None:
+            perm = self._default(Kind.TOPIC, address)
+            if topic.startswith(DLQ_PREFIX):
+                # A group's dead letters are of all its topics: no default opens them for reading.
+                group = self._named(Kind.GROUP, topic.removeprefix(DLQ_PREFIX), address)
+                perm = perm & Perm.PUB | (group or Perm(0)) & Perm.SUB
         return perm | Perm.PUB if topic == TRACE_TOPIC else perm  # clients write their traces there
 
-    def _meets(self, need: Need) -> bool:
+    def _named(self, kind: Kind, name: str, address: str) -> Perm | None:
+        """What a line with the name, or with a prefix of it, gives; None without one."""
+        owned = (self.topics if kind is Kind.TOPIC else self.groups).get(name)
+        if owned is not None:
+            return owned.granted
+        return next(
+            (
+                grant.perm.granted
+                for grant in self.grants
+                if grant.name and grant.covers(kind, name, address)
+            ),
+            None,
+        )
+
+    def _default(self, kind: Kind, address: str) -> Perm:
+        for grant in self.grants:
+            if not grant.name and grant.covers(kind, "", address):
+                return grant.perm.granted
+        perm = self.default_topic_perm if kind is Kind.TOPIC else self.default_group_perm
+        return perm.granted
+
+    def _meets(self, need: Need, address: str) -> bool:
         if need.admin:
             return self.admin
         if need.kind is Kind.TOPIC:
-            owned = self.topic_perm(need.name)
+            owned = self.topic_perm(need.name, address)
         else:
-            owned = self.groups.get(need.name, self.default_group_perm).granted
+            named = self._named(Kind.GROUP, need.name, address)
+            owned = self._default(Kind.GROUP, address) if named is None else named
         return bool(owned & need.perm)
 
 

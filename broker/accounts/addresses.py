@@ -1,8 +1,8 @@
-"""White addresses: patterns of addresses whose requests need no, or fewer, checks.
+"""White addresses, and those of permissions: patterns of addresses.
 
-A pattern is an address, a list of them with commas between, or an address whose parts may be `*`,
-a range `3-9` or, in the last place, a set `{1,2}`; `*` alone matches every address.
-(RocketMQ: RemoteAddressStrategyFactory.)
+A pattern is an address, a network (`10.1.0.0/16`), a list of them with commas between, or an
+address whose parts may be `*`, a range `3-9` or, in the last place, a set `{1,2}`; `*` alone
+matches every address. (RocketMQ: RemoteAddressStrategyFactory; RocketMQ 5: IPAddressUtils.)
 """
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
@@ -43,7 +43,7 @@ class AddressPattern(msgspec.Struct, frozen=True):
         except (ValueError, AddressValueError) as error:
             raise ConfigError(
                 f"{text!r} is not a pattern of addresses: write 10.1.2.3, 10.1.2.*, 10.1.2.3-9, "
-                "10.1.2.{3,4}, the same of IPv6, or several with commas between"
+                "10.1.2.{3,4}, 10.1.0.0/16, the same of IPv6, or several with commas between"
             ) from error
 
     def matches(self, address: str) -> bool:
@@ -88,6 +88,8 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _block(text: str) -> _Block:
+    if "/" in text:
+        return _network(text)
     version, separator, base = (6, ":", 16) if ":" in text else (4, ".", 10)
     if _ANY not in text and "-" not in text:
         parts = [str(part) if version == 4 else f"{part:x}" for part in _parts(text)]
@@ -98,6 +100,22 @@ def _block(text: str) -> _Block:
     if len(parts) != _PARTS[version]:
         raise ValueError("too few or too many parts")
     return _Block(version, tuple(_range(part, base, _PART_MAX[version]) for part in parts))
+
+
+def _network(text: str) -> _Block:
+    """The block of an address and the number of its leading bits."""
+    address, _, count = text.partition("/")
+    parts, bits = _parts(address), int(count)
+    version = 4 if len(parts) == _PARTS[4] else 6
+    width = _PART_MAX[version].bit_length()
+    if not 0 <= bits <= width * len(parts):
+        raise ValueError("too many bits")
+    ranges = []
+    for at, part in enumerate(parts, 1):
+        free = min(max(at * width - bits, 0), width)
+        low = part >> free << free
+        ranges.append(range(low, low + (1 << free)))
+    return _Block(version, tuple(ranges))
 
 
 def _expanded(parts: list[str], wanted: int) -> list[str]:

@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 
 from congreve.base.clock import Clock
-from congreve.broker.accounts.accounts import KEY_MIN, PERM_TEXTS, Account, Accounts, Perm
+from congreve.broker.accounts.accounts import (
+    KEY_MIN,
+    PERM_TEXTS,
+    Account,
+    Accounts,
+    Grant,
+    Kind,
+    Perm,
+)
 from congreve.broker.accounts.addresses import AddressPattern
 from congreve.broker.errors import ConfigError
 from congreve.engine.state.state_file import DISK, SECRET_MODE, FileSystem, StateFile
@@ -30,6 +38,10 @@ FILE_MAX = 8 << 20
 DEPTH_MAX = 8
 """Folders within each other below acl/."""
 
+ANY = "*"
+"""At the end of a name: all names that begin so."""
+AT = "@"
+"""Between a permission and the addresses from which it holds."""
 _ACCOUNTS, _WHITE, _VERSION = "accounts", "globalWhiteRemoteAddresses", "dataVersion"
 
 _FIELDS = frozenset(PlainAccessConfig.__struct_encode_fields__)
@@ -112,7 +124,10 @@ class AccountFiles:
             for text in (*(wanted.topic_perms or ()), *(wanted.group_perms or ())):
                 _check_perm(text.partition("=")[2])
             for default in (wanted.default_topic_perm, wanted.default_group_perm):
-                _check_perm(default or "DENY")
+                if (default or "DENY").strip() not in PERM_TEXTS:
+                    raise ConfigError(
+                        f"{default!r} is not a permission: use {', '.join(PERM_TEXTS)}"
+                    )
             return found
 
         self.change(wanted.access_key, merged)
@@ -229,17 +244,27 @@ def account_of(config: PlainAccessConfig) -> Account:
             raise ConfigError(
                 f"accessKey={config.access_key}: {name} has fewer than {KEY_MIN} characters"
             )
-    topics: dict[str, Perm] = {}
-    groups: dict[str, Perm] = {}
-    for table, texts in ((topics, config.topic_perms), (groups, config.group_perms)):
+    tables: dict[Kind, dict[str, Perm]] = {Kind.TOPIC: {}, Kind.GROUP: {}}
+    grants: list[Grant] = []
+    for kind, texts in ((Kind.TOPIC, config.topic_perms), (Kind.GROUP, config.group_perms)):
         for text in texts or ():
             name, equals, perm = (part.strip() for part in text.partition("="))
             if not equals or not name or "=" in perm:
                 raise ConfigError(
                     f"accessKey={config.access_key}: {text!r} is not a permission: use name=PUB|SUB"
                 )
-            target = groups if name.startswith(RETRY_PREFIX) else table
-            target[name.removeprefix(RETRY_PREFIX)] = _perm(perm)
+            of = Kind.GROUP if name.startswith(RETRY_PREFIX) else kind
+            name = name.removeprefix(RETRY_PREFIX)
+            perm, at, sources = perm.partition(AT)
+            if not at and not name.endswith(ANY):
+                tables[of][name] = _perm(perm)
+                continue
+            grants.append(
+                Grant(
+                    *(of, name.removesuffix(ANY), name.endswith(ANY), _perm(perm)),
+                    AddressPattern.parse(sources) if at else None,
+                )
+            )
     return Account(
         access_key=config.access_key,
         secret_key=config.secret_key or "",
@@ -247,8 +272,9 @@ def account_of(config: PlainAccessConfig) -> Account:
         admin=config.admin,
         default_topic_perm=_perm(config.default_topic_perm or ""),
         default_group_perm=_perm(config.default_group_perm or ""),
-        topics=topics,
-        groups=groups,
+        topics=tables[Kind.TOPIC],
+        groups=tables[Kind.GROUP],
+        grants=tuple(sorted(grants, key=lambda grant: (grant.is_prefix, -len(grant.name)))),
     )
 
 
@@ -257,7 +283,7 @@ def _perm(text: str) -> Perm:
 
 
 def _check_perm(text: str) -> None:
-    if text.strip() not in PERM_TEXTS:
+    if text.partition(AT)[0].strip() not in PERM_TEXTS:
         raise ConfigError(f"{text!r} is not a permission: use {', '.join(PERM_TEXTS)}")
 
 

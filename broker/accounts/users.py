@@ -1,7 +1,8 @@
 """Accounts as RocketMQ 5's users with their access lists, and back.
 
 A user is an account, Super an administrator. A policy is an entry of its topicPerms and groupPerms,
-and one of all names (`*`) its default permission. (RocketMQ 5: UserConverter, AclConverter.)
+and one of all names (`*`) from any address its default permission. (RocketMQ 5: UserConverter,
+AclConverter.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from congreve.broker.accounts.accounts import PERM_TEXTS, Kind, Perm
+from congreve.broker.accounts.addresses import AddressPattern
+from congreve.broker.accounts.files import ANY, AT
 from congreve.broker.errors import ConfigError
 from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.admin_bodies import DISABLED, PlainAccessConfig
@@ -19,7 +22,6 @@ SUPER, NORMAL = "Super", "Normal"
 ENABLE = "enable"
 ALLOW, DENY = "Allow", "Deny"
 CUSTOM = "Custom"
-_ANY = "*"
 _ACTIONS = {"pub": Perm.PUB, "sub": Perm.SUB, "all": Perm.PUB | Perm.SUB}
 _LISTS = {Kind.TOPIC: "topic_perms", Kind.GROUP: "group_perms"}
 _DEFAULTS = {Kind.TOPIC: "default_topic_perm", Kind.GROUP: "default_group_perm"}
@@ -110,7 +112,7 @@ def _entries(config: PlainAccessConfig) -> Iterator[PolicyEntryInfo]:
     for kind, name in _DEFAULTS.items():
         text = getattr(config, name)
         if text is not None:
-            yield _entry(f"{kind.value.capitalize()}:{_ANY}", text)
+            yield _entry(f"{kind.value.capitalize()}:{ANY}", text)
     for kind, name in _LISTS.items():
         for each in getattr(config, name) or ():
             of, _, text = (part.strip() for part in each.partition("="))
@@ -121,32 +123,36 @@ def _entries(config: PlainAccessConfig) -> Iterator[PolicyEntryInfo]:
 
 
 def _entry(resource: str, text: str) -> PolicyEntryInfo:
+    text, _, sources = text.partition(AT)
     granted = PERM_TEXTS.get(text.strip(), Perm.DENY).granted
     actions = [name.capitalize() for name in ("pub", "sub") if granted & _ACTIONS[name]]
     decision = ALLOW if granted else DENY
-    return PolicyEntryInfo(resource=resource, actions=actions or ["All"], decision=decision)
+    return PolicyEntryInfo(
+        resource=resource,
+        actions=actions or ["All"],
+        source_ips=[each.strip() for each in sources.split(",")] if sources else None,
+        decision=decision,
+    )
 
 
 def _resources(text: str) -> list[tuple[Kind, str]]:
-    if text == _ANY:
-        return [(Kind.TOPIC, _ANY), (Kind.GROUP, _ANY)]
+    if text == ANY:
+        return [(Kind.TOPIC, ANY), (Kind.GROUP, ANY)]
     kind, _, name = text.partition(":")
     found = next((each for each in Kind if each.value == kind.lower()), None)
     name = name.strip()
-    if found is None or not name or (name != _ANY and name.endswith(_ANY)):
+    if found is None or not name or ANY in name[:-1] or "=" in name:
         raise ConfigError(
-            f"resource {text!r}: accounts have permissions for Topic:NAME and Group:NAME, for "
-            "Topic:* and Group:*, and for *"
+            f"resource {text!r}: accounts have permissions for Topic:NAME and Group:NAME, with "
+            "NAME* for all names that begin so, for Topic:* and Group:*, and for *"
         )
     return [(found, name)]
 
 
 def _perm_text(entry: PolicyEntryInfo) -> str:
     """How the file writes an entry. Raises ConfigError."""
-    if entry.source_ips:
-        raise ConfigError(
-            "source addresses: permissions do not depend on them; see whiteRemoteAddress"
-        )
+    sources = ",".join(entry.source_ips or ())
+    AddressPattern.parse(sources)
     wanted = Perm(0)
     for action in entry.actions:
         perm = _ACTIONS.get(action.strip().lower())
@@ -158,20 +164,23 @@ def _perm_text(entry: PolicyEntryInfo) -> str:
     decision = entry.decision.capitalize()
     if not wanted or decision not in (ALLOW, DENY):
         raise ConfigError(f"{entry.resource}: it needs an action, and the decision Allow or Deny")
-    if decision == ALLOW:
-        return next(text for text, perm in PERM_TEXTS.items() if perm == wanted)
-    if wanted != Perm.PUB | Perm.SUB:
+    if decision == DENY and wanted != Perm.PUB | Perm.SUB:
         raise ConfigError(f"{entry.resource}: deny All, and allow what is allowed")
-    return DENY.upper()
+    if decision == DENY:
+        wanted = Perm.DENY
+    text = next(text for text, perm in PERM_TEXTS.items() if perm == wanted)
+    return text + AT * bool(sources) + sources
 
 
 def _with_perm(
     config: PlainAccessConfig, kind: Kind, name: str, text: str | None
 ) -> PlainAccessConfig:
-    if name == _ANY:
-        return msgspec.structs.replace(config, **{_DEFAULTS[kind]: text})
     field = _LISTS[kind]
+    default = getattr(config, _DEFAULTS[kind])
     kept = [each for each in getattr(config, field) or () if each.partition("=")[0].strip() != name]
-    if text is not None:
+    if name == ANY and AT not in (text or ""):
+        default = text
+    elif text is not None:
+        default = None if name == ANY else default
         kept.append(f"{name}={text}")
-    return msgspec.structs.replace(config, **{field: kept or None})
+    return msgspec.structs.replace(config, **{field: kept or None, _DEFAULTS[kind]: default})

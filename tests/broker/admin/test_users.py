@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from congreve.broker.accounts import users
+from congreve.broker.accounts.accounts import Perm, topic_need
 from congreve.broker.accounts.files import account_of
 from congreve.broker.errors import ConfigError
 from congreve.remoting.messages.admin_bodies import PlainAccessConfig
@@ -94,10 +95,11 @@ async def test_what_accounts_cannot_say_is_refused(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (_, tools):
         admin, both = tools.of("administrator"), "User:both-of-T"
         for resource, actions, more, text in (
-            ("Topic:T*", ["Pub"], {}, "Topic:NAME"),
+            ("Topic:T*T", ["Pub"], {}, "Topic:NAME"),
+            ("Topic:T=U", ["Pub"], {}, "Topic:NAME"),
             ("Cluster:c", ["Pub"], {}, "Topic:NAME"),
             ("Topic:T", ["Create"], {}, "Pub, Sub or All"),
-            ("Topic:T", ["Pub"], {"sourceIps": ["10.0.0.1"]}, "source addresses"),
+            ("Topic:T", ["Pub"], {"sourceIps": ["10.0.0"]}, "pattern of addresses"),
             ("Topic:T", ["Pub"], {"decision": "Deny"}, "deny All"),
             ("Topic:T", ["Pub"], {"decision": ""}, "decision"),
             ("Topic:T", [], {}, "needs an action"),
@@ -122,7 +124,67 @@ def entries(acl: dict[str, Any]) -> list[tuple[str, list[str], str]]:
     return [(each["resource"], each["actions"], each["decision"]) for each in policy["entries"]]
 
 
-names = st.sampled_from(["Topic:T", "Topic:U", "Group:G", "Topic:*", "Group:*"])
+async def test_prefixes_and_source_addresses(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (_, tools):
+        admin, maker, other = tools.of("administrator"), tools.of("other-topic"), "User:other-topic"
+        for topic in ("orders-1", "orders-2", "orders-2-a", "T"):
+            await admin.create_topic(topic)
+
+        async def may_send() -> list[int]:
+            """The numbers of the topics that the account may send to."""
+            names = ("orders-1", "orders-2", "orders-2-a", "T")
+            return [at for at, name in enumerate(names) if (await maker.send(name)).code == 0]
+
+        assert await may_send() == []
+        assert (await allow(admin, other, "Topic:orders-*", "Pub"))[0] == 0
+        assert await may_send() == [0, 1, 2]
+        assert (await allow(admin, other, "Topic:orders-2*", "All", decision="Deny"))[0] == 0
+        assert await may_send() == [0]
+        assert (await allow(admin, other, "Topic:orders-2", "Pub", sourceIps=["127.0.0.0/8"]))[
+            0
+        ] == 0
+        assert await may_send() == [0, 1]
+        assert (await allow(admin, other, "Topic:orders-2", "Pub", sourceIps=["10.0.0.1"]))[0] == 0
+        assert await may_send() == [0], "from here the shorter name counts"
+        here = ["10.0.0.1", "127.0.0.1"]
+        assert (await allow(admin, other, "Topic:*", "Pub", sourceIps=here))[0] == 0
+        assert await may_send() == [0, 3]
+        found = await admin.json(GET_ACL, {"subject": other})
+        (policy,) = found["policies"]
+        sources = {each["resource"]: each.get("sourceIps") for each in policy["entries"]}
+        assert sources == {
+            **{"Topic:U": None, "Topic:orders-*": None, "Topic:orders-2*": None, "Group:H": None},
+            **{"Topic:orders-2": ["10.0.0.1"], "Topic:*": here},
+        }
+        assert (await allow(admin, other, "Topic:*", "All", decision="Deny"))[0] == 0
+        assert await may_send() == [0], "it takes the place of the one with addresses"
+        delete = {"subject": other, "resource": "Topic:orders-*"}
+        assert (await admin.ask(DELETE_ACL, delete)).code == 0
+        assert await may_send() == []
+        # Compiled code, which serves sends of accounts without prefixes, knows of this one, too.
+        assert (await allow(admin, other, "Topic:*", "All"))[0] == 0
+        assert await may_send() == [0, 3]
+
+
+def test_grants_open_dead_letters_by_name_only() -> None:
+    def may_read(*lines: str) -> bool:
+        config = PlainAccessConfig(
+            access_key="an-account",
+            secret_key=SECRET,
+            topic_perms=[each for each in lines if not each.startswith("G")],
+            group_perms=[each for each in lines if each.startswith("G")],
+        )
+        return account_of(config).lacks([topic_need("%DLQ%Group", Perm.SUB)], "127.0.0.1") is None
+
+    assert may_read("Gr*=SUB")
+    assert may_read("%DLQ%Gr*=SUB@127.0.0.1")
+    assert not may_read("*=SUB@127.0.0.1")
+    assert not may_read("Gr*=SUB@10.0.0.1")
+
+
+names = st.sampled_from(
+    ["Topic:T", "Topic:U", "Topic:U*", "Group:G", "Group:G*", "Topic:*", "Group:*"]
+)
 allowed = st.sampled_from([["Pub"], ["Sub"], ["Pub", "Sub"], ["All"]])
 
 

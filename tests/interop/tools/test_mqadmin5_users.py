@@ -58,8 +58,11 @@ def test_users_and_access_lists(mqadmin: Driver, guarded: servers.BrokerServer) 
     assert "success" in run("createUser", "-u", "new-user", "-p", SECRET, "-t", "Normal")
     subject = ("-s", "User:new-user")
     assert "success" in run("createAcl", *subject, "-r", "*", "-a", "Pub,Sub", "-d", "Allow")
-    refused = run("updateAcl", *subject, "-r", "Topic:o*", "-a", "Pub", "-d", "Allow")
-    assert "Topic:NAME" in refused
+    limited = ("-r", "Topic:o*", "-a", "Pub", "-i", "10.0.0.0/8,10.1.2.3", "-d", "Allow")
+    assert "success" in run("updateAcl", *subject, *limited)
+    assert "Topic:NAME" in run("updateAcl", *subject, "-r", "Topic:o*o", "-a", "Pub", "-d", "Allow")
+    shown = " ".join(run("getAcl", *subject).split())
+    assert "Topic:o* [Pub] [10.0.0.0/8, 10.1.2.3] Allow" in shown
     assert "success" in run("deleteAcl", *subject, "-r", "Topic:*")
     listed = run("listAcl")
     assert words(listed, "User:orders-service")[2:5] == ["Topic:orders", "[Pub,", "Sub]"]
