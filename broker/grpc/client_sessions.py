@@ -231,6 +231,8 @@ class ClientSessions:
         session = self._of_client.get(call.client_id)
         if session is not None and session.call.access_key == call.access_key:
             self._register(session)
+        if request.group.name:
+            self.renewals.heard(call.client_id)
         return self._ok(self._protos.HeartbeatResponse())
 
     def terminate(self, call: GrpcCall, request: Any) -> Any:

@@ -22,8 +22,12 @@ AHEAD_MS = 10_000
 """How long before its time is over a message is renewed."""
 FIRST_LOOK_MS = 5_000
 """When to forget those that are acknowledged by then: most are."""
-RETURN_MS = 10_000
-"""How long a client may be without Telemetry; the official ones open it again after a second."""
+RETURN_MS = 15_000
+"""How long a client may be without Telemetry and heartbeats. Most of the official ones open their
+Telemetry again after a second; those for Go and Python only to send their settings, each five
+minutes, but their heartbeats come each ten seconds."""
+HEARD_MS = 30_000
+"""How long after a heartbeat a client without Telemetry counts as there."""
 LOST_MS = 1_000
 """When messages come again whose client is gone."""
 ROUND = 200
@@ -47,7 +51,8 @@ class _Lease(msgspec.Struct, eq=False):
 
 
 class Renewals:
-    """Renews what clients hold whose Telemetry `is_open`; one event loop owns it.
+    """Renews what clients hold whose Telemetry `is_open`, or that were heard lately; one event loop
+    owns it.
 
     The receipt handle stays the same: a renewal changes only when the message is due. After a kill
     of the broker the last renewal counts. (RocketMQ 5: DefaultReceiptHandleManager.)
@@ -59,6 +64,8 @@ class Renewals:
         self._is_open = is_open
         self.renewed_ms = RENEWED_MS
         self._of_client: dict[str, set[_Lease]] = {}
+        self._heard_ms: dict[str, int] = {}
+        """The latest heartbeats of those that hold something, without Telemetry."""
         self._due: list[tuple[int, int, _Lease | str]] = []
         """A heap: when to look at a lease, or for a client."""
         self._numbers = itertools.count()
@@ -96,6 +103,11 @@ class Renewals:
             ahead = min(FIRST_LOOK_MS, self.renewed_ms // 2)
             self._look_at(lease.pop_ms + ahead, lease)
 
+    def heard(self, client_id: str) -> None:
+        """A client has sent a heartbeat; while it has its Telemetry, that tells more."""
+        if client_id in self._of_client and not self._is_open(client_id):
+            self._heard_ms[client_id] = self._clock.now()
+
     def telemetry_ended(self, client_id: str) -> None:
         """The client is gone, unless it opens its Telemetry again soon."""
         if client_id in self._of_client:
@@ -103,6 +115,7 @@ class Renewals:
 
     def client_gone(self, client_id: str) -> None:
         """Let what the client holds come again."""
+        self._heard_ms.pop(client_id, None)
         for lease in self._of_client.get(client_id, ()):
             lease.is_lost = True
             self._look_at(0, lease)
@@ -118,7 +131,7 @@ class Renewals:
                 break
             _, _, what = heapq.heappop(self._due)
             if isinstance(what, str):
-                if not self._is_open(what):
+                if not self._is_there(what, now):
                     self.client_gone(what)
             elif what in self._of_client.get(what.client_id, ()):
                 self._renew(what, now)
@@ -132,7 +145,7 @@ class Renewals:
             self._extend(lease, offsets, now + LOST_MS)
             offsets = []
         elif due_ms - ahead <= now:
-            if now - lease.pop_ms >= RENEWED_MAX_MS or not self._is_open(lease.client_id):
+            if now - lease.pop_ms >= RENEWED_MAX_MS or not self._is_there(lease.client_id, now):
                 offsets = []
             due_ms = now + self.renewed_ms
             offsets = self._extend(lease, offsets, due_ms)
@@ -143,6 +156,10 @@ class Renewals:
         leases.remove(lease)
         if not leases:
             del self._of_client[lease.client_id]
+            self._heard_ms.pop(lease.client_id, None)
+
+    def _is_there(self, client_id: str, now: int) -> bool:
+        return self._is_open(client_id) or now - self._heard_ms.get(client_id, 0) < HEARD_MS
 
     def _out(self, lease: _Lease) -> list[int]:
         """The offsets of those that are neither settled nor changed."""

@@ -130,6 +130,27 @@ def test_a_client_may_open_its_telemetry_again(
     assert sorted(held.pass_to(200)) == ([] if returns else [0, 2, 3])
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_heartbeats_keep_what_a_client_without_telemetry_holds(
+    monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    held = _Held(monkeypatch)
+    held.open.discard("c")
+    held.renewals.telemetry_ended("c")
+    for seconds in range(10, 200, 10):
+        held.renewals.heard("c")
+        assert held.pass_to(seconds) == []
+    for seconds in range(200, 340, 10):
+        if not stops:
+            held.renewals.heard("c")
+        held.pass_to(seconds)
+    assert len(held.renewals) == (0 if stops else 1)
+    held.renewals.client_gone("c")
+    held.renewals.heard("stranger")
+    held.pass_to(350)
+    assert (len(held.renewals), held.renewals._heard_ms) == (0, {})
+
+
 # --- a broker
 
 
