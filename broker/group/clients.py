@@ -69,4 +69,5 @@ class ClientChannel(msgspec.Struct):
             client_addr=self.address,
             language=self.language,
             version=self.version,
+            protocol="grpc" if self.is_grpc else None,
         )

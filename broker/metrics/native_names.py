@@ -39,7 +39,7 @@ from congreve.records.message.topics import RETRY_PREFIX
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 
 GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
-REMOTING = "remoting"
+REMOTING, GRPC = "remoting", "grpc"
 MESSAGE_HISTOGRAMS = (
     ("message_size", "Bytes of stored records"),
     ("finish_message_latency", "Seconds from half messages to commits"),
@@ -204,7 +204,7 @@ class NativeNames:
             f"{self._node},{more}" if more else self._node,
             language=client.language.lower(),
             version=str(client.version),
-            protocol_type=REMOTING,
+            protocol_type=GRPC if client.is_grpc else REMOTING,
         )
 
     def of_store(self, seen: StoreStats, reserve_ms: int) -> Iterator[Family]:

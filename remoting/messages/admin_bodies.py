@@ -92,12 +92,16 @@ class GetConsumerStatusBody(Body):
 
 
 class Connection(Body):
-    """A client as GET_CONSUMER_CONNECTION_LIST and GET_PRODUCER_CONNECTION_LIST show it."""
+    """A client as GET_CONSUMER_CONNECTION_LIST and GET_PRODUCER_CONNECTION_LIST show it.
+
+    Congreve: `protocol` is `grpc` for clients of RocketMQ 5.
+    """
 
     client_id: str
     client_addr: str
     language: str = "JAVA"
     version: Int32 = 0
+    protocol: str | None = None
 
 
 class SubscriptionData(Body):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
-from harness.wire import Wire
+from harness.wire import HEART_BEAT, Wire
 
 from congreve.broker.broker import Broker
 from congreve.broker.grpc.codecs.codes import Code
@@ -53,6 +55,7 @@ def test_connections_are_shown_until_the_telemetry_ends(tmp_path: Path) -> None:
                 437,  # V5_1_2
             )
             assert shown["clientAddr"].startswith("127.0.0.1:")
+            assert shown["protocol"] == "grpc"
             assert body["consumeType"] == "CONSUME_PASSIVELY"
             subscription = body["subscriptionTable"]["Normal"]
             assert (subscription["subString"], sorted(subscription["tagsSet"])) == (
@@ -71,6 +74,21 @@ def test_connections_are_shown_until_the_telemetry_ends(tmp_path: Path) -> None:
             assert [each["clientId"] for each in body["connectionSet"]] == [CLIENT_ID]
         while asked(broker, PRODUCERS, producerGroup="Normal")[0].code == 0:
             pass
+
+
+def test_metrics_tell_grpc_clients_from_others(tmp_path: Path) -> None:
+    with serving(tmp_path, metrics_port=0) as (broker, made), Wire(broker.address) as wire:
+        group = {"groupName": "g", "consumeType": "CONSUME_PASSIVELY"}
+        body = json.dumps({"clientID": "other", "consumerDataSet": [group]})
+        assert wire.call(HEART_BEAT, {}, body.encode()).code == 0
+        with open_telemetry(made, consumer_settings(made)):
+            url = f"http://127.0.0.1:{broker.config.metrics_port}/metrics"
+            with urllib.request.urlopen(url) as answer:
+                lines = answer.read().decode().splitlines()
+    name = "rocketmq_consumer_connections{"
+    found = [line for line in lines if line.startswith(name) and 'consumer_group="g"' in line]
+    kinds = [re.search('protocol_type="([a-z]*)"', line) for line in found]
+    assert sorted(kind[1] for kind in kinds if kind) == ["grpc", "remoting"]
 
 
 def test_a_client_for_node_gets_its_first_settings_twice(tmp_path: Path) -> None:
