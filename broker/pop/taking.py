@@ -21,8 +21,12 @@ from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.read.reader import GetStatus
 from congreve.engine.store import MessageStore
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom
-from congreve.records.message.properties import POP_CK
-from congreve.records.message.topics import pop_retry_topic_v2, stored_pop_retry_topic
+from congreve.records.message.properties import ORIGIN_GROUP, POP_CK
+from congreve.records.message.topics import (
+    pop_retry_topic_v2,
+    retry_topic,
+    stored_pop_retry_topic,
+)
 from congreve.records.record import decode_records, encode_record, queue_offsets
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig, TopicConfig
 
@@ -236,9 +240,10 @@ class PopTaking:
             found = self._store.get(window.topic, window.queue_id, window.next, most, *wanted)
             if found.status is GetStatus.FOUND:
                 body = b"".join(found.buffers)
-                offsets = queue_offsets(body)
-                if kind is not PoppedFrom.TOPIC:
-                    body = self._as_original(body, asked, kind, offsets[0], result.pop_ms)
+                if kind is PoppedFrom.TOPIC:
+                    offsets = queue_offsets(body)
+                else:
+                    body, offsets = self._as_original(body, asked, window, kind, result.pop_ms)
                 try:
                     is_taken = window.take(
                         numpy.array(offsets, int64),
@@ -252,6 +257,8 @@ class PopTaking:
                     return None
                 if not is_taken:  # a lane was first
                     continue
+                if not offsets:
+                    continue
                 if asked.ordered:
                     self._pops.ordered.begin(window, asked.attempt_id)
                 return Taken(window, kind, offsets, [0] * len(offsets), body)
@@ -264,13 +271,20 @@ class PopTaking:
         return None
 
     def _as_original(
-        self, body: bytes, asked: Asked, kind: PoppedFrom, first: int, pop_ms: int
-    ) -> bytes:
-        """Records of the retry topic as those of the topic that the client asked for."""
+        self, body: bytes, asked: Asked, window: PopWindow, kind: PoppedFrom, pop_ms: int
+    ) -> tuple[bytes, list[int]]:
+        """Records of the retry topic as those of the topic that the client asked for, and their
+        offsets, without those of a group and a topic whose names make the same retry topic."""
+        shared = window.topic != retry_topic(asked.group)
+        records = [
+            record
+            for record in decode_records(body)
+            if not shared or record.properties.get(ORIGIN_GROUP, asked.group) == asked.group
+        ]
         pieces = []
-        for record in decode_records(body):
+        for record in records:
             handle = PopHandle(
-                start_offset=first,
+                start_offset=records[0].queue_offset,
                 pop_ms=pop_ms,
                 invisible_ms=asked.invisible_ms,
                 revive_queue_id=REVIVE_QUEUE_ID,
@@ -282,7 +296,7 @@ class PopTaking:
             record.properties = {POP_CK: handle.encode(), **record.properties}
             record.topic = asked.topic
             pieces.append(encode_record(record))
-        return b"".join(pieces)
+        return b"".join(pieces), [record.queue_offset for record in records]
 
     # --- ordered pops
 

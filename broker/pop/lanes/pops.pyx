@@ -242,7 +242,8 @@ cdef class LanePops:
         cdef uint8_t *at
         cdef int64_t room = self.gather.size
         cdef int32_t i
-        pop.topic, pop.broker_name = self.pop.topic, self.broker
+        pop.topic, pop.group = self.pop.topic, self.pop.consumer_group
+        pop.broker_name = self.broker
         pop.start_offset, pop.kind = self.offsets[0] if count else 0, kind
         pop.pop_ms, pop.invisible_ms = self.now_ms, self.pop.invisible_ms
         if kind:

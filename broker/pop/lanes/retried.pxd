@@ -5,6 +5,7 @@ from congreve.base.slices cimport Slice
 # A pop that takes records of a retry topic.
 cdef struct RetryPop:
     Slice topic             # the one that the client asked for
+    Slice group
     Slice broker_name
     int64_t start_offset    # of the first record
     int64_t pop_ms

@@ -1,17 +1,18 @@
 """Records of a retry topic as pops return them (PopTaking has the rule)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy
 
 from congreve.base.cursor cimport load_i32, load_i64, store_i16, store_i32
+from congreve.records.byte_compare cimport same
 from congreve.records.layout cimport (
     AT_PHYSICAL_OFFSET,
     AT_SIZE,
     PROPERTIES_MAX,
     PROPERTY_SEPARATOR,
 )
-from congreve.records.message.properties cimport POP_CK, put_name
-from congreve.records.record cimport RECORD_OK, RecordView, check, find_property
+from congreve.records.message.properties cimport ORIGIN_GROUP, POP_CK, put_name
+from congreve.records.record cimport RECORD_OK, RecordView, check, property_of
 from congreve.remoting.wire.byte_text cimport put, put_decimal
 
 cdef enum:
@@ -36,14 +37,17 @@ cdef uint8_t *put_one(uint8_t *out, const uint8_t *record, int64_t left,
     cdef RecordView view
     cdef uint8_t *at
     cdef uint8_t *properties
+    cdef const uint8_t *group
     cdef int64_t kept
     cdef int32_t size
     if check(record, left, load_i64(record + AT_PHYSICAL_OFFSET), False, &view) != RECORD_OK:
         return NULL
     if view.store_timestamp > pop.pop_ms:   # it is due after the pop
         return NULL
-    if find_property(view.properties, view.properties_length, POP_CK, <int32_t> strlen(POP_CK),
-                     &size) != NULL:
+    if property_of(&view, POP_CK, &size) != NULL:
+        return NULL
+    group = property_of(&view, ORIGIN_GROUP, &size)
+    if group != NULL and not same(group, size, pop.group.data, pop.group.length):
         return NULL
     kept = view.body + view.body_length - record
     memcpy(out, record, kept)

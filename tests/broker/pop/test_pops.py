@@ -2,6 +2,8 @@
 
 import asyncio
 
+from harness.eventually import eventually
+
 from congreve.broker.pop import service
 
 from ..tool import config_of, running
@@ -45,6 +47,26 @@ async def test_what_is_not_acknowledged_comes_again_from_the_retry_topic(tmp_pat
         assert broker.managers.metadata.offsets.query("G", "T", 0) == 2
         assert broker.managers.metadata.offsets.query("G", "%RETRY%G_T", 0) == 1
         assert await member.pop(pollTime=300) == []
+
+
+async def test_groups_whose_retry_topics_have_one_name_do_not_share_what_comes_again(tmp_path):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        for topic in ("b_c", "c"):
+            await tool.create_topic(topic, queues=1)
+        mine, other = Member(tool, "b_c", "a"), Member(tool, "c", "a_b")
+        assert await other.pop() == []
+        for number in range(2):
+            await tool.send("b_c", b"%d" % number, 0)
+        assert len(await mine.pop(invisibleTime=200)) == 2
+        await eventually(lambda: broker.store.max_offset("%RETRY%a_b_c", 0) == 2)
+        assert await other.pop(pollTime=300) == []
+        assert [each.body for each in await mine.pop()] == [b"0", b"1"]
+        await tool.send("c", b"theirs", 0)
+        (message,) = await other.pop(invisibleTime=200)
+        (again,) = await other.pop(pollTime=5_000)
+        assert (message.body, again.body, again.topic) == (b"theirs", b"theirs", "%RETRY%a_b_c")
+        assert await other.ack(again) == OK
+        assert broker.managers.metadata.offsets.query("a_b", "%RETRY%a_b_c", 0) == 3
 
 
 async def test_a_waiting_pop_gets_the_next_message(tmp_path):
