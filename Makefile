@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-pops soak-simulation soak-threads soak-damage \
+.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads soak-damage \
 	bench-spark bench-cluster clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -154,7 +154,7 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-pops soak-simulation soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
@@ -178,6 +178,10 @@ soak-simulation: $(VENV)/.dev
 # COUNT histories of clients under faults, for porcupine; writes tests/proof/results.md.
 soak-histories: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash $(BIN)/python -m histories $(or $(COUNT),200)
+
+# RUNS of elected groups with a kill, a cut and a shortened log; writes tests/proof/results.md.
+soak-elections: $(VENV)/.dev
+	PYTHONPATH=tests:tests/crash $(BIN)/python -m elections $(or $(RUNS),200)
 
 # KILLS of brokers, pairs and elected groups in the middle of pops; writes tests/proof/results.md.
 soak-pops: $(VENV)/.dev

@@ -27,6 +27,8 @@ class NumberedMessages:
     def __init__(self, namesrv: str, topic: str, *, send_timeout_s: float) -> None:
         self.namesrv = namesrv
         self.acknowledged: list[int] = []
+        self.seen: dict[tuple[int, int], set[int]] = {}
+        """Numbers of messages, by queue and queue offset."""
         self.largest = SMALL
         """Bytes that the next messages have at most."""
         self._topic = topic
@@ -52,6 +54,11 @@ class NumberedMessages:
                     continue
                 if result.status is SendStatus.SEND_OK:
                     self.acknowledged.append(number)
+                    self.see(result.queue.queue_id, result.queue_offset, number)
+
+    def see(self, queue_id: int, offset: int, number: int) -> None:
+        """Keep that this offset of a queue was given to a message, or shown with it."""
+        self.seen.setdefault((queue_id, offset), set()).add(number)
 
     async def send_by_java(self, java: Driver) -> None:
         """The same with RocketMQ's producer, which asks for its route each second."""
