@@ -1,5 +1,6 @@
 """Queries of stored messages (RocketMQ: QueryMessageProcessor, parts of AdminBrokerProcessor)."""
 
+import asyncio
 from collections.abc import Mapping
 
 from congreve.broker.after_repair import after_repair
@@ -26,6 +27,8 @@ from congreve.remoting.transport.connection import Connection
 from congreve.remoting.transport.dispatcher import Handler
 
 ENTRIES_MAX = 2_000  # of one answer
+QUERIES_AT_ONCE = 4
+"""Queries that hold the messages that they found, some MiB each."""
 
 
 class QueryMessageProcessor:
@@ -45,6 +48,7 @@ class QueryMessageProcessor:
         self._consumers = consumers
         self._filters = filters
         self._pieces = pieces
+        self._at_once = asyncio.Semaphore(QUERIES_AT_ONCE)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -61,7 +65,14 @@ class QueryMessageProcessor:
     async def query_message(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """Messages by key."""
+        """Messages by key, when the client has read earlier answers."""
+        while True:
+            await connection.until_read()
+            async with self._at_once:
+                if connection.is_writable or connection.closed:
+                    return await self._query(request)
+
+    async def _query(self, request: RemotingCommand) -> RemotingCommand:
         header = QueryMessageRequestHeader.read(request)
         wanted = header.max_num
         if header.unique_key:

@@ -306,11 +306,15 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         if self._writable is not None:
             self._keep_late(len(command.body))
             try:
-                while self._writable is not None and not self.closed:
-                    await self._writable.wait()
+                await self.until_read()
             finally:
                 self._keep_late(-len(command.body))
         self.send(command)
+
+    async def until_read(self) -> None:
+        """Return when the peer has read most of what it was sent, or is gone."""
+        while self._writable is not None and not self.closed:
+            await self._writable.wait()
 
     def _keep_late(self, size: int) -> None:
         self._kept_bytes += size
@@ -410,8 +414,7 @@ class Connection(FrameReader, asyncio.BufferedProtocol):
         """Wait until the peer reads again. Raises RequestTimeoutError."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._writable is not None and not self.closed:
-                    await self._writable.wait()
+                await self.until_read()
         except TimeoutError:
             raise RequestTimeoutError(
                 f"{self}: the peer took no bytes for {timeout_s:g} s"
