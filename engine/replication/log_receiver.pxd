@@ -16,7 +16,7 @@ cdef class LogReceiver:
     cdef LogScanner checker
     cdef LogScanner dispatcher
     cdef int64_t dispatched     # the queues have the entries of all records before it
-    cdef int64_t refused        # where bytes were refused that are not a record, or -1
+    cdef set refused            # where bytes were refused that are not a record
     cdef int64_t searched       # no record that goes on behind them begins before it
     cdef set arrived
 
@@ -29,7 +29,11 @@ cdef class LogReceiver:
 
     cdef int next_segment(self) except -1 with gil
     cdef int64_t whole_records_end(self) except -1 nogil
+    cdef bint was_refused(self, int64_t position) except -1 with gil
+    cdef int tell_damage(self, int64_t position, int64_t end) except -1 with gil
     cdef int64_t end_of_damage(self, int64_t position) except -1 with gil
+    cdef bint goes_on(self, int64_t position, int stop)
+    cdef int note_refused(self, int64_t position) except -1 with gil
     cdef int64_t end_of_partial(self, int64_t position, int stop) except -1 with gil
     cdef void publish(self, int64_t end) noexcept nogil
     cdef int dispatch(self) except -1 nogil

@@ -27,6 +27,9 @@ from congreve.engine.log.segment_files import remove_files
 logger = logging.getLogger(__name__)
 
 
+cdef int REFUSED_MAX = 10_000  # damaged places that are refused at once
+
+
 @cython.final
 cdef class LogReceiver:
     """Appends bytes of a master's log to the log of an open store (RocketMQ: appendToCommitLog).
@@ -36,9 +39,10 @@ cdef class LogReceiver:
     record that has not arrived completely is not part of the log yet. No other code may append to
     this log. One thread uses the receiver.
 
-    Bytes that are not a record are refused once, and the next connection sends them again. If they
-    are not a record again, the master's own log is damaged there: they are taken, as its recovery
-    passed them, as soon as the next record or the end of the segment shows where the damage ends.
+    Bytes that are not a record are refused once, with all such bytes that have arrived, and the
+    next connection sends them again. If they are not a record again, the master's own log is
+    damaged there: they are taken, as its recovery passed them, as soon as the next record or the
+    end of the segment shows where the damage ends.
     """
 
     def __init__(self, store not None):
@@ -51,7 +55,7 @@ cdef class LogReceiver:
         )
         self.received = self.dispatched = self.log.max_offset
         self.last_record = store.recovery.last_record if store.recovery is not None else -1
-        self.refused = self.searched = -1
+        self.refused, self.searched = set(), -1
 
     def writable(self, int64_t most):
         """Writable memory for the next bytes, `most` at most; empty while the disk is behind.
@@ -164,11 +168,20 @@ cdef class LogReceiver:
             position = self.checker.position
             if stop == STOP_LIMIT or self.received - position < layout.BLANK_MIN:
                 return position
-            if position != self.refused or stop == STOP_BLANK:
+            if stop == STOP_BLANK or not self.was_refused(position):
                 return self.end_of_partial(position, stop)
             start = self.end_of_damage(position)
             if start == position:
                 return position
+            self.tell_damage(position, start)
+
+    cdef bint was_refused(self, int64_t position) except -1 with gil:
+        return position in self.refused
+
+    cdef int tell_damage(self, int64_t position, int64_t end) except -1 with gil:
+        logger.error("the log of the master is damaged from %d to %d: taken as it is",
+                     position, end)
+        return 0
 
     cdef int64_t end_of_damage(self, int64_t position) except -1 with gil:
         """Where the log goes on behind bytes that were refused before, `position` as long as the
@@ -186,10 +199,38 @@ cdef class LogReceiver:
             if end is None:
                 self.searched = self.checker.searched
                 end = segment_end if self.received == segment_end else position
-        if end > position:
-            logger.error("the log of the master is damaged from %d to %d: taken as it is",
-                         position, end)
         return end
+
+    cdef bint goes_on(self, int64_t position, int stop):
+        """Whether the bytes at `position` may be a record that has not arrived completely."""
+        cdef Segment segment = self.log.active
+        cdef const uint8_t *at = segment.data + (position - segment.base_offset)
+        return (
+            stop == STOP_BAD and load_i32(at + layout.AT_MAGIC) == layout.RECORD_MAGIC
+            and self.received < position + load_i32(at)
+            and position + load_i32(at) <= segment.base_offset + segment.size - layout.BLANK_MIN
+        )
+
+    cdef int note_refused(self, int64_t position) except -1 with gil:
+        """Note where damage begins in the bytes that have arrived, from `position` on."""
+        cdef int64_t base = self.log.active.base_offset
+        cdef Stop stop
+        cdef int64_t end
+        self.refused = {each for each in self.refused if each >= self.log.max_offset}
+        self.refused.add(position)
+        while len(self.refused) < REFUSED_MAX and (end := self.end_of_damage(position)) > position:
+            stop = self.checker.scan_bytes(
+                self.log.active.data, self.received - base, base, end, self.received
+            )
+            position = self.checker.position
+            if (
+                stop == STOP_LIMIT or stop == STOP_BLANK
+                or self.received - position < layout.BLANK_MIN or self.goes_on(position, stop)
+            ):
+                break
+            self.refused.add(position)
+        self.searched = -1
+        return 0
 
     cdef int64_t end_of_partial(self, int64_t position, int stop) except -1 with gil:
         """The end of the blank at `position`, or `position` if it has not arrived completely."""
@@ -205,11 +246,7 @@ cdef class LogReceiver:
                     "master has it, and begin with an empty store"
                 )
             return segment_end if self.received == segment_end else position
-        if (
-            stop == STOP_BAD
-            and load_i32(segment.data + (position - base) + layout.AT_MAGIC) == layout.RECORD_MAGIC
-            and self.received < position + size <= segment_end - layout.BLANK_MIN
-        ):
+        if self.goes_on(position, stop):
             return position
         if stop == STOP_BAD and position + size > segment_end - layout.BLANK_MIN and (
             load_i32(segment.data + (position - base) + layout.AT_MAGIC) == layout.RECORD_MAGIC
@@ -219,7 +256,7 @@ cdef class LogReceiver:
                 f"at {segment_end}: set mappedFileSizeCommitLog as the master has it, larger than "
                 f"{segment.size}, and begin with an empty store"
             )
-        self.refused = position
+        self.note_refused(position)
         raise StoreFormatError(
             f"the {self.received - position} bytes that arrived for {position} are not a record"
         )

@@ -256,3 +256,25 @@ def test_damage_of_the_masters_own_log_is_taken_at_the_second_time(
     with MessageStore(slave.config) as again:
         assert again.log.max_offset == master.log.max_offset
         assert queues_of(again).keys() == queues.keys()
+
+
+@pytest.mark.parametrize("byte", [4, 88])
+def test_damage_in_many_places_is_refused_once_for_each_piece(
+    master: MessageStore, slave: MessageStore, byte: int
+) -> None:
+    data, piece = bytearray(log_of(master)), 32 << 10
+    places = [entry[0] for entries in queues_of(master).values() for entry in entries]
+    for place in sorted(places)[1:-2:2]:
+        data[place + byte] ^= 1
+    receiver, refusals = LogReceiver(slave), 0
+    while receiver.received < master.log.max_offset:
+        room = receiver.writable(min(piece, len(data) - receiver.received))
+        room[:] = data[receiver.received : receiver.received + len(room)]
+        try:
+            receiver.take(len(room))
+        except StoreFormatError:
+            receiver.drop_partial()
+            refusals += 1
+            assert refusals <= 2 * (len(data) // piece + len(master.log.segments))
+    assert slave.log.max_offset == master.log.max_offset
+    assert 0 < refusals < len(places) // 4
