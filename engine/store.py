@@ -142,7 +142,7 @@ class MessageStore(WritableStore):
             self._retreat()
             raise StoreError(f"cannot open {self.config.root_dir}: {error}") from error
         if self.recovery is not None:
-            self.scrub.begin_with(self.recovery.damaged_places)
+            self.scrub.begin_with(self.recovery)
         if self._threads:
             self.flush_timer.start()
             self._housekeeping.start()

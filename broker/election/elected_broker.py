@@ -233,11 +233,8 @@ class ElectedBroker(Lifecycle):
         if self.broker is not None:
             store = self.broker.store
             begin, end = store.log.min_offset, store.log.max_offset
-            damage = self._damaged_at()
             self._known = self._known._replace(
-                has_messages=end > begin,
-                store=store.identity,
-                end=end if damage is None else damage,
+                has_messages=end > begin, store=store.identity, end=store.scrub.whole_end(end)
             )
         return self._known._replace(
             newest_epoch=self._epochs.epochs.newest,
@@ -351,9 +348,6 @@ class ElectedBroker(Lifecycle):
 
     async def _follow(self, master: Master | None) -> None:
         await self._run_slave()
-        if master is not None and (damage := self._damaged_at()) is not None:
-            logger.warning("the master has what is damaged here from %d on", damage)
-            self._cut_at = damage
         if self._cut_at is not None:
             await self._stop_broker()
             await asyncio.to_thread(self._cut_store, self._cut_at)
@@ -366,11 +360,6 @@ class ElectedBroker(Lifecycle):
         assert isinstance(self.broker.replication, ElectionReplication)
         self.broker.replication.follow(master)
         self._lead_to(master)
-
-    def _damaged_at(self) -> int | None:
-        """The offset of the first damaged record that the start found; None if there is none."""
-        recovery = None if self.broker is None else self.broker.store.recovery
-        return None if recovery is None or recovery.damaged_at < 0 else recovery.damaged_at
 
     async def _run_slave(self) -> None:
         if self.broker is not None and not self.broker.config.is_slave:

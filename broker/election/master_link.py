@@ -17,6 +17,7 @@ from congreve.broker.election.frames import (
     Transfer,
     from_master,
 )
+from congreve.broker.repair.log_repair import LogRepair
 from congreve.broker.replication.ha_connector import CONNECT_S
 from congreve.broker.replication.log_follower import LogFollower
 from congreve.broker.replication.login import HaLogin
@@ -31,6 +32,9 @@ from congreve.remoting.transport.client import RemotingClient
 
 HANDSHAKE_MAX = 64 << 10
 """More bytes than a master's handshake may have."""
+HEAL_S = 10.0
+"""How long nothing may be repaired, in seconds, before the log is cut where its damage begins."""
+LOOK_S = 0.05
 
 
 class EpochFollower(LogFollower):
@@ -113,7 +117,8 @@ class ElectedSlave(Slave):
     `diverged` gets the offset up to which the logs are the same, if this one is longer: the store
     has to be cut there, which this object cannot do while the store is open. `copy_tables` copies
     the master's offsets, topics and groups first, so that every member of the in-sync set has them.
-    `names_store` says whether the master expects the id of this store.
+    `repair` fetches the damage that the start has found before, too: a member of the set has all
+    that the master has. `names_store` says whether the master expects the id of this store.
     `show` gets the confirmed offset.
     (RocketMQ: AutoSwitchHAClient.doTruncate.)
     """
@@ -132,10 +137,13 @@ class ElectedSlave(Slave):
         complete: CompleteLog,
         diverged: Callable[[int], None],
         copy_tables: Callable[[], Awaitable[bool]],
+        repair: LogRepair,
         names_store: Callable[[], bool],
         show: Callable[[int], None],
     ) -> None:
         self._member = member
+        self._repair = repair
+        self._healing: MasterAddress | None = None
         self._names_store = names_store
         self._epochs = epochs
         self._complete = complete
@@ -164,6 +172,7 @@ class ElectedSlave(Slave):
     async def _follow(self, master: MasterAddress) -> None:
         if not await self._copy_tables():
             raise ReplicationError("the master's offsets, topics and groups are not here yet")
+        await self._heal(master)
         self._peer = peer = await self._connector.connect(master.ha)
         with peer:
             if master != self._find_master():
@@ -178,6 +187,37 @@ class ElectedSlave(Slave):
             self._follower.expect(handshake.epochs)
             self.following, self.trouble = master, ""
             await self._receive(peer, start)
+
+    @property
+    def asked(self) -> MasterAddress | None:
+        return self.following or self._healing
+
+    async def _heal(self, master: MasterAddress) -> None:
+        """Wait for the repair of what the start has found; raises ReplicationError if it fails.
+
+        What the master has damaged, too, stays as it is: a cut would not bring it back. What is not
+        confirmed is cut, for the master sends it again.
+        """
+        repair, scrub, time = self._repair, self._store.scrub, asyncio.get_running_loop().time
+        self._healing = master
+        repaired, until = -1, 0.0
+        try:
+            while (place := await repair.look()) is not None:
+                if repaired != (repaired := scrub.damages.repaired):
+                    until = time() + HEAL_S
+                if repair.refusal or time() >= until:
+                    break
+                if master != self._find_master():
+                    raise ReplicationError("the group has another master")
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._healing = None
+        if place is not None:
+            place = scrub.damages.begin_of_run(place)
+            self._diverged(place)
+            raise ReplicationError(
+                f"this log is damaged at {place}, and not repaired: it is cut there"
+            )
 
     async def _shake_hands(self, peer: socket.socket) -> MasterHandshake:
         loop = asyncio.get_running_loop()

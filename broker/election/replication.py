@@ -267,6 +267,7 @@ class ElectionReplication(Replication):
             complete=self._role.complete,
             diverged=self._role.diverged,
             copy_tables=self.copy_tables,
+            repair=self.repair,
             names_store=lambda: self._elected is not None and self._elected.asks_store,
             show=self._show_below,
         )

@@ -2,8 +2,9 @@
 
 A request: i32 FETCH, i64 begin and i64 end of the damage, then a record that both logs must have:
 i64 physical offset, i32 size, i32 CRC of the body, i64 store time.
-An answer: i32 FETCHED, i64 begin, i32 outcome, i32 size, then `size` bytes: whole records from
-`begin` on, as many as the other end likes to send, at least one.
+An answer: i32 FETCHED, i64 begin, i32 outcome, i64 end, i32 size, then `size` bytes: whole records
+from `begin` to `end`, as many as the other end likes to send, at least one. If they are damaged
+there, too, that damage goes on to `end`.
 """
 
 import struct
@@ -14,13 +15,14 @@ from congreve.engine.log.named_record import NamedRecord
 from congreve.engine.scrub.examiner import WHOLE_MAX
 
 FETCH, FETCHED = 1, 2
-WHOLE, NOT_WHOLE, OTHER_LOG = 0, 1, 2
-"""Outcomes: the records follow; there are none, or damaged ones; that record is another one."""
+WHOLE, DAMAGED, OTHER_LOG, NOT_THERE = 0, 1, 2, 3
+"""Outcomes: the records follow; they are damaged; that record is another one; they are not there,
+or not confirmed and on disk."""
 
 KIND_SIZE = 4
 """Bytes at the beginning of a frame that say how long it is."""
 _FETCH = struct.Struct(">iqqqiiq")
-_FETCHED = struct.Struct(">iqii")
+_FETCHED = struct.Struct(">iqiqi")
 
 
 class RepairFrameError(BrokerError):
@@ -53,6 +55,7 @@ class Fetched(NamedTuple):
 
     begin: int
     outcome: int
+    end: int
     size: int
 
     def encode(self) -> bytes:
@@ -77,7 +80,7 @@ def frame_in(data: bytes) -> Fetch | Fetched:
         if not 0 <= begin < end or known[0] < 0:
             raise RepairFrameError(f"a request for {begin} to {end}, beside {known[0]}")
         return Fetch(begin, end, NamedRecord(*known))
-    _, begin, outcome, size = _FETCHED.unpack(data)
-    if not 0 <= size <= WHOLE_MAX or outcome not in (WHOLE, NOT_WHOLE, OTHER_LOG):
-        raise RepairFrameError(f"an answer of {size} bytes with the outcome {outcome}")
-    return Fetched(begin, outcome, size)
+    _, begin, outcome, end, size = _FETCHED.unpack(data)
+    if not 0 <= size <= WHOLE_MAX or outcome not in range(NOT_THERE + 1) or end < begin:
+        raise RepairFrameError(f"an answer of {size} bytes with the outcome {outcome}, to {end}")
+    return Fetched(begin, outcome, end, size)

@@ -11,7 +11,8 @@ from congreve.base.errors import CongreveError
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.ha_frames import REPAIR, REPAIR_ACCEPTED
 from congreve.broker.repair.frames import (
-    NOT_WHOLE,
+    DAMAGED,
+    NOT_THERE,
     OTHER_LOG,
     WHOLE,
     Fetch,
@@ -36,8 +37,9 @@ EXPECTED_S = 10.0
 GREETING_S = 10.0
 """The time that a connection's first bytes may take, in seconds."""
 WHY = {
-    NOT_WHOLE: "it does not have the records, or they are damaged there, too",
+    DAMAGED: "the records are damaged there, too",
     OTHER_LOG: "its log is not a copy of this one",
+    NOT_THERE: "it does not have the records, or they are not confirmed and on disk",
 }
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class LogRepair:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[Damage] = set()
         self._passed: set[int] = set()  # where pulls wait no longer
+        self._shared: set[int] = set()  # where damage begins that a peer has, too
         self._log = LimitedLog(logger)
 
     def start(self) -> None:
@@ -158,18 +161,37 @@ class LogRepair:
 
     def answer(self, request: Fetch) -> Records:
         """What another broker gets; for any thread."""
-        store = self._store
+        store, begin = self._store, request.begin
         mine = store.log.named_record(request.beside.record)
         if not request.beside.is_same(mine):
-            return Records(OTHER_LOG, b"")
+            return Records(OTHER_LOG, begin)
+        examiner = store.scrub.examiner
         try:
-            data = store.scrub.examiner.whole_records(request.begin, request.end, PIECE)
+            data = examiner.whole_records(begin, request.end, PIECE)
+            end = None if data else examiner.end_of_damage_at(begin, request.end)
         except OSError as error:
             self._log.warning("records for another broker cannot be read: %s", error)
-            data = b""
-        return Records(WHOLE if data else NOT_WHOLE, data)
+            data, end = b"", None
+        if data:
+            return Records(WHOLE, begin + len(data), data)
+        return Records(NOT_THERE, begin) if end is None else Records(DAMAGED, end)
 
     # --- repairs
+
+    async def look(self) -> int | None:
+        """Where the first damage begins that another broker may still repair; None without any.
+
+        A broker that has been asked for it and has the same damage cannot. What the start has found
+        counts, as far as it is on disk. Raises OSError.
+        """
+        scrub, backend = self._store.scrub, self._store.backend
+        if scrub.passed is not None:
+            if backend.durable_offset < self._store.log.max_offset:
+                backend.request(self._store.log.max_offset)  # no message makes it durable
+            await asyncio.to_thread(scrub.look_first)
+        begins = [each.begin for each in scrub.damages.open if each.begin not in self._shared]
+        passed = scrub.passed
+        return min([*begins[:1], *([] if passed is None else [passed])], default=None)
 
     def _note(self) -> None:
         loop = self._loop
@@ -196,6 +218,7 @@ class LogRepair:
                 continue
             if left is None:
                 self._told.discard(damage)
+                self._shared.discard(damage.begin)
                 return
             damage = left
         if self._peers:
@@ -214,6 +237,11 @@ class LogRepair:
             return damage, "the end of the log is not confirmed and on disk yet"
         while True:
             got = await peer.fetch(Fetch(damage.begin, damage.end, beside))
+            if got.outcome == DAMAGED:
+                if damage.begin < got.end < damage.end:
+                    damage, _ = store.scrub.damages.split(damage, got.end)
+                    self._changed.set()
+                self._shared.add(damage.begin)
             if not got.data:
                 return damage, f"{peer.name}: {WHY.get(got.outcome, 'it sends nothing')}"
             end = await asyncio.to_thread(store.scrub.records.write, damage, got.data)

@@ -23,10 +23,11 @@ ANSWER_S = 5.0
 
 
 class Records(NamedTuple):
-    """An answer: its outcome, and whole records."""
+    """An answer: its outcome, where that part of the log ends, and whole records."""
 
     outcome: int
-    data: bytes
+    end: int
+    data: bytes = b""
 
 
 class Peer:
@@ -110,12 +111,12 @@ class Peer:
         if self._asked is None or self._asked[0].begin != head.begin:
             raise RepairFrameError(f"an answer for {head.begin}, without a request")
         if not self._asked[1].done():
-            self._asked[1].set_result(Records(head.outcome, data))
+            self._asked[1].set_result(Records(head.outcome, head.end, data))
 
     async def _serve(self, request: Fetch) -> None:
         try:
-            outcome, data = await asyncio.to_thread(self._answer, request)
-            self._writer.write(Fetched(request.begin, outcome, len(data)).encode())
+            outcome, end, data = await asyncio.to_thread(self._answer, request)
+            self._writer.write(Fetched(request.begin, outcome, end, len(data)).encode())
             self._writer.write(data)
             await self._writer.drain()
         except OSError:

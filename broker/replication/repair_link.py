@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class RepairLink:
-    """Keeps the connection while the slave follows a master, whose log is the same then.
+    """Keeps the connection to the master that the slave asks (Slave.asked).
 
     (RocketMQ: none.)
     """
@@ -61,7 +61,7 @@ class RepairLink:
 
     async def _run(self) -> None:
         while True:
-            master, requests = self._slave.following, self._requests()
+            master, requests = self._slave.asked, self._requests()
             pause = LOOK_S
             if master is not None and requests is not None:
                 try:
@@ -92,8 +92,8 @@ class RepairLink:
                 self._open = None
 
     async def _leave(self) -> None:
-        """End the connection to a master that the slave does not follow any more."""
-        if self._open is not None and self._slave.following != self._open[0]:
+        """End the connection to a master that the slave does not ask any more."""
+        if self._open is not None and self._slave.asked != self._open[0]:
             with suppress(OSError):  # it has gone
                 self._open[1].shutdown(socket.SHUT_RDWR)
 

@@ -74,6 +74,11 @@ class Slave:
     ) -> LogFollower:
         return LogFollower(self._store, settings, arrived)
 
+    @property
+    def asked(self) -> MasterAddress | None:
+        """The master that is asked for damaged records: its log is the same."""
+        return self.following
+
     def start(self) -> None:
         """Follow on the running loop."""
         self._task = BackgroundTask("the connection to the master", self._run, logger)

@@ -361,6 +361,12 @@ cdef class ConsumeQueue(QueueEntries):
         """Set `min` to `offset`: all entries before it have expired."""
         self.min_offset = min(max(self.min_offset, offset), self.max_offset)
 
+    def extend_down_to(self, int64_t offset):
+        """Count the filler that start_at() has written from `offset` on as messages of the queue."""
+        cdef int64_t first = self.min_offset - self.min_offset % (self.file_size // CQ_ENTRY)
+        if self.on_disk.bases:
+            self.min_offset = min(self.min_offset, max(offset, first))
+
     def fill_to(self, int64_t offset):
         """Append filler up to `offset`, for messages whose records the log lost."""
         self._fill_to(offset)

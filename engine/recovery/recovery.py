@@ -83,15 +83,16 @@ class _LostQueues:
 class _FoundQueues:
     """The queues of the records that a walk finds.
 
-    It has no queue that `is_deleted`. With `emptied`, recovery does not trust the queues' files.
+    It has no queue that `is_deleted`. Without `trusted`, recovery does not trust the queues' files:
+    a queue is emptied when it is found.
     """
 
-    def __init__(self, queues: QueueTable, *, emptied: bool) -> None:
+    def __init__(self, queues: QueueTable, emptied: set[ConsumeQueue], *, trusted: bool) -> None:
         self.is_deleted: Callable[[str], bool] = lambda topic: False
         """Whether a queue of this topic was deleted, if it has no files."""
         self._queues = queues
         self._emptied = emptied
-        self._known: set[ConsumeQueue] = set()
+        self._trusted = trusted
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None for one to skip. A scan calls this once, at the queue's first record."""
@@ -99,9 +100,9 @@ class _FoundQueues:
         if queue is None and self.is_deleted(topic):
             return None
         queue = self._queues.get(topic, queue_id)
-        if self._emptied and queue not in self._known:
+        if not self._trusted and queue not in self._emptied:
             queue.destroy()
-            self._known.add(queue)
+            self._emptied.add(queue)
         return queue
 
 
@@ -142,7 +143,8 @@ class Recovery:
         self._deleted = deleted
         self._repair = repair
         self._lost: dict[ConsumeQueue, QueuePromise] = {}
-        self._ends: dict[ConsumeQueue, int] = {}
+        self._spans: dict[ConsumeQueue, tuple[int, int]] = {}
+        self._emptied: set[ConsumeQueue] = set()  # the walk adds all their entries again
         self._was_durable = 0  # the log once had records up to here
         if not follows:
             ends = (0 if mark is None else mark.end, 0 if known is None else known.log_end)
@@ -203,7 +205,7 @@ class Recovery:
         Another broker has added all entries before the last one that any queue has, as RocketMQ
         assumes, too: a queue without files was deleted.
         """
-        queues = _FoundQueues(self._queues, emptied=self._known is None)
+        queues = _FoundQueues(self._queues, self._emptied, trusted=self._known is not None)
         trusted = max(plan.trusted, self.marked)
         scanner, start = self._scanner(queues), plan.start
         if self._deleted.is_newer:
@@ -301,6 +303,7 @@ class Recovery:
         for queue in self._queues:
             if queue in made_again or queue.queue_id not in known.queues.get(queue.topic, {}):
                 queue.destroy()  # created after the checkpoint; its records create it again
+                self._emptied.add(queue)
             elif not self._clean or queue.has_more:
                 # After the checkpoint only some of a queue's pages may be on disk.
                 queue.truncate_to(queue.max)
@@ -372,17 +375,16 @@ class Recovery:
         """Fill queues to their promised end: a queue offset is never assigned twice."""
         for queue, promise in self._lost.items():
             if queue.max < promise.max:
-                self._fill(queue, promise.max)
+                self._fill(queue, promise.max, promise.max)
 
-    def _fill(self, queue: ConsumeQueue, end: int) -> None:
+    def _fill(self, queue: ConsumeQueue, begin: int, end: int) -> None:
         logger.error(
             "the log has no records for %d to %d of queue %d of %s",
             *(queue.max, end - 1, queue.queue_id, queue.topic),
         )
-        if queue.files:
-            queue.fill_to(end)
-        else:
-            queue.start_at(end)
+        if not queue.files:
+            queue.start_at(max(begin, end - queue.file_size // ENTRY_SIZE))
+        queue.fill_to(end)
 
     def _tell_lost(self, queue: ConsumeQueue, start: int, end: int) -> None:
         logger.warning(
@@ -448,7 +450,7 @@ class Recovery:
         return found
 
     def _note_ends(self) -> None:
-        """Note where the queues end on disk: of records that were durable, and of all.
+        """Note which entries the queues have on disk: of records that were durable, and of all.
 
         If the log has lost the last record of a queue, only its entry says which offset it had.
         """
@@ -456,7 +458,8 @@ class Recovery:
         durable = max(self.marked, self._was_durable)
         for queue in self._queues:
             if durable:
-                self._ends[queue], _ = self._end_on_disk(queue, durable)
+                end, _ = self._end_on_disk(queue, durable)
+                self._spans[queue] = queue.min, end
             if self._deleted.is_newer:
                 _, physical = self._end_on_disk(queue, last.base_offset + last.size)
                 self._added_to = max(self._added_to, physical)
@@ -474,9 +477,11 @@ class Recovery:
         return end, physical
 
     def _keep_ends(self) -> None:
-        for queue, end in self._ends.items():
+        for queue, (begin, end) in self._spans.items():
+            if queue in self._emptied:
+                queue.extend_down_to(begin)
             if queue.max < end:
-                self._fill(queue, end)
+                self._fill(queue, begin, end)
 
     def _cut(self, at: int) -> int:
         """Remove the entries of records behind `at`; returns the last record before it, or -1.
@@ -498,7 +503,7 @@ class Recovery:
                 position, last_record = queue.max_physical_offset, queue[queue.max - 1][0]
         # Records without an entry may follow: half of a transaction that RocketMQ stored.
         scanner = self._scanner(_LostQueues(()))
-        end = self._walk(scanner, position, position, at)
+        end = self._walk(scanner, position, at, at)  # damage that all members have stays
         last = self._log.segment_at(max(end - 1, self._log.min_offset))
         ends_segment = last is not None and last.base_offset + last.size == at
         if scanner.position > at or (end != at and not ends_segment):

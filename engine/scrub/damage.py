@@ -83,6 +83,13 @@ class Damages:
                 self.repaired += repaired
                 self._lock.notify_all()
 
+    def begin_of_run(self, place: int) -> int:
+        """Where damage begins that goes on to this physical offset without a whole record."""
+        for damage in reversed(self.open):
+            if damage.end == place:
+                place = damage.begin
+        return place
+
     def wait_without(self, place: int, timeout_s: float) -> bool:
         """Wait until no damage with this physical offset is open; whether that is so."""
         with self._lock:
@@ -102,3 +109,11 @@ class Damages:
                 self._open[begin] = rest
                 self._lock.notify_all()
         return rest
+
+    def split(self, damage: Damage, place: int) -> tuple[Damage, Damage]:
+        """Make two of one: what no other log has ends at `place`, which is inside."""
+        first, second = damage._replace(end=place), damage._replace(begin=place)
+        with self._lock:
+            if self._open.pop(damage.begin, None) is not None:
+                self._open |= {first.begin: first, second.begin: second}
+        return first, second

@@ -115,13 +115,17 @@ class LogExaminer:
         return end
 
     def _beside(self, before: int, behind: int, end: int) -> NamedRecord | None:
-        """A whole record beside damage: the one before it, or else the one behind it."""
+        """A whole record beside damage: the one before it, or else the one behind it.
+
+        Without one, the header of a damaged record behind it may do (NamedRecord.is_same).
+        """
         log = self._log
         if before >= 0:
             return log.named_record(before)
-        if behind < end and log.read(behind) is not None:
-            return log.named_record(behind)
-        return log.newest_record()
+        header = log.named_record(behind) if behind < end else None
+        if header is not None and log.read(behind) is not None:
+            return header
+        return log.newest_record() or header
 
     def whole_records(self, begin: int, end: int, most: int) -> bytes:
         """The whole records from `begin` on that end at or before `end`, about `most` bytes.
@@ -145,6 +149,16 @@ class LogExaminer:
         if why == scan.BLANK and scanner.position == begin:
             return data[:size] if begin + size == segment_end and len(data) >= size else b""
         return data[: scanner.position - begin] if scanner.position <= end else b""
+
+    def end_of_damage_at(self, begin: int, end: int) -> int | None:
+        """Where whole records go on, `end` at the latest, if the one at `begin` is damaged.
+
+        None without damage there. Raises OSError.
+        """
+        for step in self.steps(begin, min(end, self.end)):
+            if step.damage is not None:
+                return step.end if step.damage.begin == begin else None
+        return None
 
     def read(self, file: File, size: int, at: int) -> bytes:
         """`size` bytes of a file; zeros for a page that the disk cannot read, or does not have."""

@@ -1,12 +1,14 @@
 """The scrub: a thread that reads the whole log slowly, and notes what is damaged."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from congreve.engine.config import StoreConfig
 from congreve.engine.log.commit_log import CommitLog
 from congreve.engine.queue.queue_table import QueueTable
+from congreve.engine.recovery.recovery import RecoveryReport
 from congreve.engine.recovery.repair import QueueRepair
 from congreve.engine.rounds import Rounds, StoreThread
 from congreve.engine.scrub.damage import Damage, Damages
@@ -49,21 +51,40 @@ class LogScrub(StoreThread):
         self.examiner = LogExaminer(log, files)
         self.records = RecordRepair(log, queues, repair, files)
         self._now = monotonic
-        self._first: Iterable[int] = ()
+        self._passed: list[int] = []  # where recovery has passed damage
+        self._unnamed: int | None = None  # from here on it has passed more than it names
+        self._looking = threading.Lock()
         self._unchecked_end = 0
 
-    def begin_with(self, places: Iterable[int]) -> None:
-        """Look at these physical offsets first, where recovery has passed damage.
+    def begin_with(self, found: RecoveryReport) -> None:
+        """Look first at the places where recovery has passed damage.
 
         Until the first pass has found all whole, pulls check what was on disk before the start.
         """
-        self._first = places
+        self._passed = sorted(found.damaged_places)
+        if found.damaged > len(self._passed):
+            self._unnamed = found.damaged_places[-1]
         self._unchecked_end = self._log.max_offset
         self._log.check_below(self._unchecked_end)
 
+    @property
+    def passed(self) -> int | None:
+        """The first damage that recovery has passed, and that `damages` does not have.
+
+        After look_first() that is damage of what is not confirmed and on disk, or more damage than
+        is remembered.
+        """
+        places = [*self._passed[:1], *([] if self._unnamed is None else [self._unnamed])]
+        return min(places, default=None)
+
+    def whole_end(self, end: int) -> int:
+        """The end of the log, `end`, or of its part before the first damage that is known."""
+        found = [each.begin for each in self.damages.open[:1]]
+        return min([end, *found, *([] if self.passed is None else [self.passed])])
+
     def _run(self) -> None:
         a_pass = Rounds("the scrub of the log", self._pass)
-        Rounds("the look at what recovery found", self._look_first)()
+        Rounds("the look at what recovery found", self.look_first)()
         due = self._now() + min(FIRST_S, self._config.scrub_interval / 1000)
         while not self._stopping.wait(min(max(due - self._now(), 0.0), LOOK_S)):
             if self._config.scrub_bytes_per_second and self._now() >= due:
@@ -80,21 +101,32 @@ class LogScrub(StoreThread):
                 if step.end > place:
                     return
 
-    def _note(self, damage: Damage) -> None:
+    def _note(self, damage: Damage) -> bool:
+        """Whether it is known now, or was repaired since it was read."""
         if self.examiner.whole_records(damage.begin, damage.end, 1):
-            return  # it was repaired since it was read
+            return True
         self._unchecked_end = max(self._unchecked_end, damage.end)
         self._log.check_below(self._unchecked_end)
         self.damages.add(damage)
+        return self.damages.at(damage.begin) is not None
 
-    def _look_first(self) -> None:
-        for place in self._first:
-            for step in self.examiner.steps(place, self.examiner.end):
+    def look_first(self) -> None:
+        """Note the damage that recovery has passed; for any thread. Raises OSError."""
+        with self._looking:
+            for place in list(self._passed):
                 if self._stopping.is_set():
                     return
-                if step.damage is not None:
-                    self._note(step.damage)
-                    break
+                if place < self.examiner.end and self._look_from(place):
+                    self._passed.remove(place)
+
+    def _look_from(self, place: int) -> bool:
+        """Whether the record at `place` is whole, or its damage noted."""
+        for step in self.examiner.steps(place, self.examiner.end):
+            if step.damage is not None:
+                return self._note(step.damage)
+            if step.end > place:
+                return True
+        return False
 
     def _pass(self) -> None:
         self.damages.forget_before(self._log.min_offset)

@@ -129,4 +129,4 @@ async def test_the_log_of_another_history_gives_nothing(tmp_path: Path) -> None:
             msgspec.structs.replace(known, record=begin),
             msgspec.structs.replace(known, size=1, crc=2),
         ):
-            assert answer(request._replace(beside=other)) == (OTHER_LOG, b"")
+            assert answer(request._replace(beside=other)) == (OTHER_LOG, begin, b"")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from congreve.broker.repair.frames import (
-    NOT_WHOLE,
+    DAMAGED,
     WHOLE,
     WHOLE_MAX,
     Fetch,
@@ -25,8 +25,8 @@ REQUEST = Fetch(150, 300, BESIDE)
 
 def answered(request: Fetch) -> Records:
     if request.begin == 150:
-        return Records(WHOLE, b"records")
-    return Records(NOT_WHOLE, b"")
+        return Records(WHOLE, 157, b"records")
+    return Records(DAMAGED, 170)
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ async def connected(
 
 
 def test_frames_are_read_as_they_were_written() -> None:
-    for frame in (REQUEST, Fetched(150, WHOLE, 9), Fetched(0, NOT_WHOLE, 0)):
+    for frame in (REQUEST, Fetched(150, WHOLE, 159, 9), Fetched(0, DAMAGED, 7, 0)):
         assert frame_in(frame.encode()) == frame
 
 
@@ -60,9 +60,10 @@ def test_frames_are_read_as_they_were_written() -> None:
         REQUEST._replace(begin=-1),
         REQUEST._replace(end=150),
         Fetch(1, 2, NamedRecord(-1, 0, 0, 0)),
-        Fetched(1, 9, 0),
-        Fetched(1, WHOLE, -1),
-        Fetched(1, WHOLE, WHOLE_MAX + 1),
+        Fetched(1, 9, 1, 0),
+        Fetched(1, WHOLE, 1, -1),
+        Fetched(1, WHOLE, 2, WHOLE_MAX + 1),
+        Fetched(9, DAMAGED, 8, 0),
     ],
 )
 def test_frames_that_cannot_be_are_refused(frame: Fetch | Fetched) -> None:
@@ -80,12 +81,12 @@ async def test_both_ends_ask_at_once() -> None:
                 for late in (0, 1)
             )
         )
-    assert answers == [(WHOLE, b"records"), (NOT_WHOLE, b"")] * 2
+    assert answers == [(WHOLE, 157, b"records"), (DAMAGED, 170, b"")] * 2
 
 
 @pytest.mark.parametrize(
     "sent",
-    [b"GET / HTTP/1.1\r\n\r\n" * 9, Fetched(150, WHOLE, 4).encode() + b"junk"],
+    [b"GET / HTTP/1.1\r\n\r\n" * 9, Fetched(150, WHOLE, 154, 4).encode() + b"junk"],
 )
 async def test_a_connection_with_other_bytes_ends(sent: bytes) -> None:
     async with connected(both=False) as (_, there, running):

@@ -22,6 +22,7 @@ from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.master_link import ElectedSlave
 from congreve.broker.election.slave_link import AutoSwitchService
+from congreve.broker.repair.log_repair import LogRepair
 from congreve.broker.replication.settings import ReplicationSettings
 from congreve.broker.replication.slave import MasterAddress
 from congreve.engine.config import StoreConfig
@@ -98,6 +99,7 @@ async def following(store: MessageStore, epochs: EpochLog, java: Java) -> AsyncI
         complete=CompleteLog(CleanStopFile(store.config.own_dir)),
         diverged=diverged,
         copy_tables=copy_tables,
+        repair=LogRepair(store),
         names_store=lambda: False,
         show=store.show_below,
     )
