@@ -14,6 +14,7 @@ from congreve.engine.rounds import Rounds, StoreThread
 from congreve.engine.scrub.damage import Damage, Damages
 from congreve.engine.scrub.examiner import LogExaminer
 from congreve.engine.scrub.record_repair import RecordRepair
+from congreve.engine.state.found_damage import FoundDamage
 from congreve.io_backends.files.file_system import FileSystem
 
 LOOK_S = 1.0
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 class LogScrub(StoreThread):
     """Reads the log from its beginning to its end, at scrubBytesPerSecond.
 
-    A pass begins scrubInterval after the one before. (RocketMQ has no counterpart.)
+    A pass begins scrubInterval after the one before. It looks at once where `congreve store verify`
+    has found damage. (RocketMQ has no counterpart.)
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class LogScrub(StoreThread):
         self.damages = Damages()
         self.examiner = LogExaminer(log, files)
         self.records = RecordRepair(log, queues, repair, files)
+        self._found_elsewhere = FoundDamage(config.own_dir, files)
         self._now = monotonic
         self._passed: list[int] = []  # where recovery has passed damage
         self._unnamed: int | None = None  # from here on it has passed more than it names
@@ -84,9 +87,11 @@ class LogScrub(StoreThread):
 
     def _run(self) -> None:
         a_pass = Rounds("the scrub of the log", self._pass)
+        look = Rounds("the look at what was found in the files", self._look_where_told)
         Rounds("the look at what recovery found", self.look_first)()
         due = self._now() + min(FIRST_S, self._config.scrub_interval / 1000)
         while not self._stopping.wait(min(max(due - self._now(), 0.0), LOOK_S)):
+            look()
             if self._config.scrub_bytes_per_second and self._now() >= due:
                 due = self._now() + self._config.scrub_interval / 1000
                 a_pass()
@@ -109,6 +114,12 @@ class LogScrub(StoreThread):
         self._log.check_below(self._unchecked_end)
         self.damages.add(damage)
         return self.damages.at(damage.begin) is not None
+
+    def _look_where_told(self) -> None:
+        size = self._config.mapped_file_size_commit_log
+        last_of_segment = {place // size: place for place in sorted(self._found_elsewhere.take())}
+        for place in last_of_segment.values():
+            self.look_at(place)
 
     def look_first(self) -> None:
         """Note the damage that recovery has passed; for any thread. Raises OSError."""

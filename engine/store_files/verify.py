@@ -15,6 +15,7 @@ from congreve.engine.recovery import scan
 from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.state.durable_mark import DurableMarkFile
+from congreve.engine.state.found_damage import PLACES_MAX, FoundDamage
 from congreve.engine.state.lock import is_held
 from congreve.engine.state.sizes import SIZES_FILE, FileSizes, sizes_in
 from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
@@ -51,13 +52,17 @@ class StoreInfo(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """The result of a verification; `problems` are sentences, at most `limit` of them."""
+    """The result of a verification; `problems` are sentences, at most `limit` of them.
+
+    `places` are the physical offsets of the first damaged records, in the order of the log.
+    """
 
     records: int
     bytes: int
     entries: int
     problems: list[str]
     more_problems: int
+    places: list[int]
 
 
 class _Problems:
@@ -96,6 +101,7 @@ class StoreExaminer:
             self._segments.pop()  # the broker is creating it
         self._size = _complete(self._segments, default=0)
         self._misfits = list(self._find_misfits())
+        self._places: list[int] = []
 
     def _find_misfits(self) -> Iterator[str]:
         """Segments of a wrong size, and gaps between two."""
@@ -171,7 +177,7 @@ class StoreExaminer:
         segment after reading it. If a broker is running, it ignores messages after the call. The
         last entries of a queue may be missing in the copy of a running store, and after a kill.
         """
-        own_dir = str(self._root / "congreve")
+        own_dir, self._places = str(self._root / "congreve"), []
         mark = DurableMarkFile(own_dir, self._files).load()
         log_end = self.info().log_end if self._held else None
         known = QueueCheckpointFile(own_dir, read_only=True, files=self._files).load()
@@ -205,7 +211,18 @@ class StoreExaminer:
             entries=entries,
             problems=problems.first,
             more_problems=problems.more,
+            places=self._places,
         )
+
+    def tell_broker(self, report: VerifyReport) -> bool:
+        """Let a broker that uses the store look at the damage; whether there is one, and damage.
+
+        It repairs what another broker has. Raises StoreError.
+        """
+        if not self._held or not report.places:
+            return False
+        FoundDamage(str(self._root / "congreve"), self._files).tell(report.places)
+        return True
 
     def _parking_rules(
         self, current: ParkingRule | None, known: QueueCheckpoint | None
@@ -268,6 +285,8 @@ class StoreExaminer:
         why = scanner.scan(data, base, base, log_end)
         while why == scan.BAD or (why == scan.END and scanner.position < zeros_from):
             bad = scanner.position
+            if len(self._places) < PLACES_MAX:
+                self._places.append(bad)
             found = scanner.resync(data, base, bad + 1)
             end = base + self._size if found is None else found
             if found is None and why == scan.END:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,19 +114,49 @@ def flip(store: Path, place: int) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
+async def start_all(group: ElectedProcesses) -> None:
+    """Start all members; returns when they are in the set of a new term."""
+    before = await group.state()
+    for number in group.members:
+        group.start(number)
+
+    async def has_begun() -> bool:
+        return (await group.state()).epoch > before.epoch
+
+    await eventually(has_begun, EQUAL_S)
+    await group.all_in_sync()
+
+
 async def healed(filled: Filled) -> None:
     """Start all members: all logs are as before, no message is lost, and nothing was cut."""
     group = filled.group
-    for number in group.members:
-        group.start(number)
+    await start_all(group)
     await equal(group, lambda stores, logs: logs[0][: len(filled.log)] == filled.log)
-    await group.all_in_sync()
     for member in group.members.values():
         member.stop()
         assert "cuts its log" not in member.log.read_text()
         report = StoreExaminer(str(member.store)).verify()
         assert report.problems == []
         assert queued_bodies(log_bytes(member.store), TOPIC, SEGMENT) == filled.bodies
+
+
+async def test_what_verify_finds_at_a_running_member_heals_without_a_scrub(tmp_path: Path) -> None:
+    async with filled_group(tmp_path, scrubBytesPerSecond="0") as filled:
+        group, places = filled.group, filled.places
+        await start_all(group)
+        await equal(group, all_noted)
+        for at, place in enumerate(places[:-1:40]):
+            flip(group.members[at % 3 + 1].store, place + BODY[0])
+        for number, member in group.members.items():
+            found = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "congreve", "store", "verify", str(member.store)),
+                stderr=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+            _, told = await found.communicate()
+            assert found.returncode == 1
+            assert b"the broker that runs looks at the damage" in told, f"member {number}"
+        await equal(group, lambda stores, logs: logs[0][: len(filled.log)] == filled.log)
 
 
 async def test_a_flipped_bit_in_each_segment_of_one_member(tmp_path: Path) -> None:
