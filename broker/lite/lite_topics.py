@@ -216,7 +216,10 @@ class LiteTopics:
             if names := lites.arrivals():
                 self.tell(name, names)
         self.tell_full(self.is_full)
-        self._follow_later(left)
+        if left:
+            self._behind |= dict.fromkeys(left)
+            if self._handle is None:
+                self._handle = asyncio.get_running_loop().call_soon(self._follow)
 
     # --- the end of lite topics
 
