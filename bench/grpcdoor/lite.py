@@ -1,6 +1,6 @@
 """``python -m grpcdoor.lite``: a million lite topics: what each costs, and how soon they are ready.
 
-    PYTHONPATH=bench:tests python -m grpcdoor.lite
+PYTHONPATH=bench:tests python -m grpcdoor.lite
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class RawCalls:
         self._socket.close()
 
     def run(self, messages: Iterator[bytes], open_calls: int) -> list[float]:
-        """Make a call for each message, `open_calls` at a time; returns how long each took, in s."""
+        """Make a call for each message, `open_calls` at a time; returns the seconds of each."""
         begun: dict[int, float] = {}
         times: list[float] = []
         pending = self._begin(messages, open_calls, begun)

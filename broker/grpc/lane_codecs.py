@@ -24,8 +24,8 @@ from congreve.remoting.signatures.md5 import load_md5
 
 
 class LaneCodecs:
-    """Makes the codec of each lane, and tells all of them which groups need messages in order, as those
-    of lite topics do.
+    """Makes the codec of each lane, and tells all of them which groups need messages in order, as
+    those of lite topics do.
 
     `control` is None without accounts. (RocketMQ 5: GrpcMessagingApplication.)
     """

@@ -38,9 +38,7 @@ def checked_lite_topic(name: str) -> str:
         why = f"lite topic exceed the max size {LITE_TOPIC_MAX}"
         raise CallRefusedError(Code.ILLEGAL_LITE_TOPIC, why)
     if not _LITE_TOPIC.fullmatch(name):
-        why = (
-            "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
-        )
+        why = "lite topic can only contain alphanumeric characters, hyphens(-), and underscores(_)"
         raise CallRefusedError(Code.ILLEGAL_LITE_TOPIC, why)
     return name
 

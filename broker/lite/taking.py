@@ -34,8 +34,8 @@ class LiteAsked(msgspec.Struct, frozen=True):
 
 
 class LiteTaken(msgspec.Struct):
-    """A message that a client took, of which window, when, in ms since 1970, and how often the group
-    had it before."""
+    """A message that a client took, of which window, at which ms since 1970, and how often the
+    group had it before."""
 
     window: PopWindow
     record: Record
@@ -105,7 +105,9 @@ class LiteTaking:
             del client.ready[name]
             for queue in self._topics.queues(client.parent):
                 if len(taken) < asked.most:
-                    taken += self._take_from(client, name, queue, asked, asked.most - len(taken), now)
+                    taken += self._take_from(
+                        client, name, queue, asked, asked.most - len(taken), now
+                    )
                 else:
                     client.ready[name] = None
         client.holding |= {each.window: None for each in taken}

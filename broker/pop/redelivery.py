@@ -233,9 +233,8 @@ class PopRedelivery:
         topic = popped_topic(window.group, window.topic)
         self._stats.sent_back(window.group, topic, count, is_dead=is_dead)
         counts = self.dead_counts if is_dead else self.again_counts
-        counts[window.group, topic if is_light(window.topic) else window.topic, window.queue_id] += (
-            count
-        )
+        counted = topic if is_light(window.topic) else window.topic
+        counts[window.group, counted, window.queue_id] += count
 
 
 def _first_claim_ms(in_flight: InFlight) -> int:

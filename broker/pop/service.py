@@ -467,9 +467,7 @@ class Pops:
             return True
         return self.is_place_readable(queue, window.next, lambda: self._wake(window))
 
-    def is_place_readable(
-        self, queue: ConsumeQueue, offset: int, wake: Callable[[], None]
-    ) -> bool:
+    def is_place_readable(self, queue: ConsumeQueue, offset: int, wake: Callable[[], None]) -> bool:
         """is_readable() of a message of a queue; the thread's end calls `wake` on the loop."""
         if not queue.min <= offset < self._store.log.end_of(queue):
             return True

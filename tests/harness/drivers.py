@@ -133,11 +133,18 @@ def grpc_clients(folder: Path, language: str, authority: Path, *args: str) -> Dr
     return Driver([*command[language](home), *args], folder, f"grpc-{language}", environment)
 
 
-def _grpc_java(home: Path) -> list[str]:
+def grpc_lite_clients(folder: Path, endpoints: str) -> Driver:
+    """The official gRPC client for Java with lite topics; java5/LiteClients.java has its
+    commands."""
+    command = _grpc_java(folder / "home", "LiteClients")
+    return Driver([*command, endpoints], folder, "grpc-lite-clients")
+
+
+def _grpc_java(home: Path, program: str = "GrpcClients") -> list[str]:
     *command, classpath = java_command(home, 256, source="java5")
     # First: another jar has the same classes without the client's own gRPC.
     (jar,) = (build.BUILD / "java5" / "lib").glob("rocketmq-client-java-*.jar")
-    return [*command, f"{jar}:{classpath}", str(build.HERE / "java5" / "GrpcClients.java")]
+    return [*command, f"{jar}:{classpath}", str(build.HERE / "java5" / f"{program}.java")]
 
 
 def _grpc_go(home: Path) -> list[str]:

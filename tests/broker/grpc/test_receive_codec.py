@@ -79,7 +79,6 @@ class _Call(GrpcCall):
         raise AskedError(fields)
 
 
-
 class NoLites:
     """No group consumes lite topics."""
 
