@@ -13,7 +13,7 @@ from congreve.broker.grpc.names import checked_group, checked_lite_topic, checke
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import LOST_MS
 from congreve.broker.lite.lites import Lites
-from congreve.broker.lite.rules import bound_topic
+from congreve.broker.lite.rules import bound_topic, is_set
 from congreve.broker.lite.starts import (
     Start,
     from_end,
@@ -24,6 +24,7 @@ from congreve.broker.lite.starts import (
 )
 from congreve.broker.lite.subscriptions import LiteClient, LiteQuotaError
 from congreve.broker.lite.taking import LiteAsked, LiteTaken
+from congreve.broker.metadata.attributes import LITE_WILDCARD
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.errors import PopFullError
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
@@ -74,6 +75,9 @@ class LiteCalls:
             why = f"lite group {group} is expected to bind topic {known}, but actual is {asked}"
             raise CallRefusedError(Code.ILLEGAL_TOPIC, why)
         names = list(dict.fromkeys(map(checked_lite_topic, request.lite_topic_set)))
+        if is_set(config, LITE_WILDCARD):
+            why = f"group {group} has lite.sub.wildcard, which this broker does not serve"
+            raise CallRefusedError(Code.NOT_IMPLEMENTED, why)
         self._check_open(call)
         try:
             self._sync(call.client_id, group, topic, names, request)

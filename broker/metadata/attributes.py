@@ -19,6 +19,8 @@ LITE_RESET_EXCLUSIVE = "lite.sub.reset.offset.exclusive"
 """Whether a group begins anew in a lite topic that another member takes over."""
 LITE_RESET_UNSUBSCRIBE = "lite.sub.reset.offset.unsubscribe"
 """Whether a group begins anew in a lite topic after a member has left it."""
+LITE_WILDCARD = "lite.sub.wildcard"
+"""Whether a group consumes all lite topics of its topic."""
 LITE_CLIENT_QUOTA = "lite.sub.client.quota"
 """Most lite topics of one member of a group."""
 FIFO = "FIFO"
@@ -107,7 +109,7 @@ GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
     LITE_RESET_UNSUBSCRIBE: Attribute(_Flag()),
     LITE_CLIENT_QUOTA: Attribute(_Number(-1)),
     "lite.sub.client.max.event.cnt": Attribute(_Number(10)),
-    "lite.sub.wildcard": Attribute(_Flag()),
+    LITE_WILDCARD: Attribute(_Flag()),
 }
 
 

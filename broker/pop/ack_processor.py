@@ -19,9 +19,11 @@ from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
+from congreve.records.message.properties import LITE_TOPIC
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     is_light,
+    light_topic,
     popped_topic,
     stored_pop_retry_topic,
 )
@@ -65,7 +67,7 @@ class AckMessageProcessor:
 
     def ack(self, request: RemotingCommand, connection: Connection) -> None:
         """Settle one message."""
-        header = _stored(AckMessageRequestHeader.read(request))
+        header = self._of_lite(_stored(AckMessageRequestHeader.read(request)))
         handle = _handle(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         window = self._pops.in_flight.find(group, topic, queue_id)
@@ -104,7 +106,7 @@ class AckMessageProcessor:
 
     def change(self, request: RemotingCommand, connection: Connection) -> None:
         """Let a message come again at another time; the answer has its new handle's numbers."""
-        header = _stored(ChangeInvisibleTimeRequestHeader.read(request))
+        header = self._of_lite(_stored(ChangeInvisibleTimeRequestHeader.read(request)))
         handle = _handle(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         window = self._pops.in_flight.find(group, topic, queue_id) or self._window(header)
@@ -131,6 +133,20 @@ class AckMessageProcessor:
         ).fields()
         changed = request.reply(ResponseCode.SUCCESS, NO_REMARK, fields)
         self._pops.journal.answer(request, connection, changed)
+
+    def _of_lite(self, header: Named) -> Named:
+        """A header with the light topic of its message, which some clients of RocketMQ 5.5 do not
+        name, if the group has popped nothing of the topic itself."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if is_light(topic) or self._pops.in_flight.find(group, topic, queue_id) is not None:
+            return header
+        lite = header.lite_topic
+        if lite is None:
+            record = self._pops.redelivery.stored(topic, queue_id, header.offset)
+            lite = None if record is None else record.properties.get(LITE_TOPIC)
+        if lite is None:
+            return header
+        return msgspec.structs.replace(header, topic=light_topic(topic, lite))
 
     def _window_of(self, ack: BatchAck) -> PopWindow:
         topic = _kind(ack.retry).stored_topic(ack.consumer_group, ack.topic)

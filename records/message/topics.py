@@ -147,7 +147,7 @@ def light_topic(parent: str, lite: str) -> str:
 
 
 def is_light(topic: str) -> bool:
-    """Whether `topic` is a result of light_topic()."""
+    """Whether `topic` is the name of a light message queue."""
     return topic.startswith(LIGHT_PREFIX)
 
 
@@ -155,8 +155,8 @@ def lite_of(topic: str) -> tuple[str, str] | None:
     """The parent topic and the lite topic of a light_topic(); None for any other topic."""
     if not is_light(topic):
         return None
-    _, parent, lite = topic.split(_LIGHT_SEPARATOR)
-    return parent, lite
+    parts = topic.split(_LIGHT_SEPARATOR, 2)
+    return (parts[1], parts[2]) if len(parts) == 3 else None
 
 
 def popped_topic(group: str, topic: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.stores.killed_store import copy_running
 from harness.wire import Wire
 
 from congreve.base.clock import Clock, ManualClock
@@ -93,7 +94,7 @@ class LiteConsumer:
             request.entries.add(
                 message_id=system.message_id,
                 receipt_handle=system.receipt_handle,
-                lite_topic=system.lite_topic,
+                lite_topic=system.lite_topic or None,
             )
         return int(self.made.call("AckMessage", request, self.metadata).status.code)
 
@@ -104,7 +105,7 @@ class LiteConsumer:
             group=self.group,
             topic=self.topic,
             receipt_handle=system.receipt_handle,
-            lite_topic=system.lite_topic,
+            lite_topic=system.lite_topic or None,
         )
         request.invisible_duration.FromMilliseconds(milliseconds)
         return int(self.made.call("ChangeInvisibleDuration", request, self.metadata).status.code)
@@ -192,6 +193,19 @@ def test_messages_of_a_lite_topic_come_in_order_and_again_in_place(tmp_path: Pat
         assert again[0].system_properties.delivery_attempt == 2
         assert consumer.ack(again[0]) == Code.OK
         assert bodies(consumer.receive()[1]) == ["2", "3", "4"]
+
+
+def test_a_handle_is_enough_without_the_lite_topic(tmp_path: Path) -> None:
+    with lites(tmp_path) as (_, made), member(made) as consumer:
+        consumer.sync(ADD, "l1")
+        send(made, "l1", "one")
+        _, (found,) = consumer.receive()
+        found.system_properties.ClearField("lite_topic")
+        assert consumer.change(found, 500) == Code.OK  # Java's client 5.2 names none
+        _, (found,) = consumer.receive()
+        found.system_properties.ClearField("lite_topic")
+        assert consumer.ack(found) == Code.OK
+        assert consumer.receive(2)[0] == Code.MESSAGE_NOT_FOUND
 
 
 def test_a_message_that_is_never_acknowledged_becomes_a_dead_letter(tmp_path: Path) -> None:
@@ -404,3 +418,30 @@ def test_an_idle_lite_topic_is_deleted(tmp_path: Path) -> None:
                 expire(broker)
                 assert len(broker.managers.lites.topics) == left
                 assert len(broker.managers.pops.in_flight.all_windows()) == left
+
+
+def test_a_group_of_all_lite_topics_is_refused(tmp_path: Path) -> None:
+    with lites(tmp_path) as (broker, made), member(made) as consumer:
+        make_group(broker, "g", lite_sub_wildcard="true")
+        refused = consumer.sync(ALL_OF)
+        assert refused.code == Code.NOT_IMPLEMENTED
+        assert "lite.sub.wildcard" in refused.message
+
+
+def test_after_a_kill_all_messages_and_places_are_there(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with lites(root) as (broker, made), member(made) as consumer:
+        for number in range(200):
+            send(made, f"l{number}", str(number))
+        consumer.sync(ADD, "l1", "l2", "l3")
+        found = [*consumer.receive()[1], *consumer.receive(0)[1]]
+        assert sorted(bodies(found)) == ["1", "2", "3"]
+        done = [each for each in found if each.body != b"3"]
+        assert consumer.ack(*done) == Code.OK
+        broker.store.wait_durable(broker.store.log.max_offset, 20)
+        copy_running(root, tmp_path / "killed")
+    with serving(tmp_path / "killed") as (broker, made), member(made) as consumer:
+        assert len(broker.managers.lites.topics) == 200
+        consumer.sync(ALL_OF, "l1", "l2", "l3", "l4")
+        again = [*consumer.receive()[1], *consumer.receive(20)[1]]
+        assert sorted(bodies(again)) == ["3", "4"], "what was acknowledged does not come again"
