@@ -125,6 +125,8 @@ class NodeSettings(TypedDict, total=False):
     maxGroups: int
     maxHashSlotNum: int
     maxIndexNum: int
+    maxLiteSubscriptionCount: int
+    maxLmqConsumeQueueNum: int
     maxMappedQueues: int
     maxMemberships: int
     maxMessageSize: int

@@ -9,11 +9,15 @@ from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.client_settings import is_fifo
 from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.invisible import INVISIBLE_MIN_MS, check_invisible
 from congreve.broker.grpc.lite import LiteCalls
 from congreve.broker.grpc.names import checked_group, checked_topic
 from congreve.broker.grpc.received import Received
-from congreve.broker.grpc.renewals import LOST_MS, Renewals
+from congreve.broker.grpc.renewals import (
+    INVISIBLE_MIN_MS,
+    LOST_MS,
+    Renewals,
+    check_invisible,
+)
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.records.message.message import Record, one_more
 from congreve.records.message.pop_handle import PopHandle, PoppedFrom

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from congreve.base.clock import Clock
+from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.pop.service import Pops
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.pop.results import Answer
 from congreve.records.message.pop_handle import PopHandle
 from congreve.remoting.loop.wake_up_timer import WakeUpTimer
+from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 RENEWED_MS = 60_000
 """How long messages are hidden that a client asks to renew, and how much longer by a renewal."""
@@ -30,6 +33,8 @@ HEARD_MS = 30_000
 """How long after a heartbeat a client without Telemetry counts as there."""
 LOST_MS = 1_000
 """When messages come again whose client is gone."""
+INVISIBLE_MIN_MS = 10_000
+"""Of what a client asks for (RocketMQ 5: GrpcValidator)."""
 ROUND = 200
 """Leases of one round; then other work of the event loop can run."""
 
@@ -182,3 +187,13 @@ class Renewals:
         if held:
             self._pops.changed()
         return held
+
+
+def check_invisible(ms: int, least: int) -> None:
+    """Raises CallRefusedError for an invisible time that no message can have."""
+    if ms < least:
+        why = f"the invisibleTime is too small. min is {least}"
+        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)
+    if ms > INVISIBLE_MAX_MS:
+        why = f"the invisibleTime is too large. max is {INVISIBLE_MAX_MS}"
+        raise CallRefusedError(Code.ILLEGAL_INVISIBLE_TIME, why)

@@ -12,9 +12,10 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.engine.lite.lite_queue import LiteQueue
 from congreve.engine.log.watch import LOOP_WATCHER, watch
+from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import light_topic
+from congreve.records.message.topics import light_topic, lite_of
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.messages.bodies import TopicConfig
 
@@ -73,6 +74,12 @@ class LiteTopics:
         for name, topic in self._topics.table.items():
             if is_parent(topic):
                 self._open(name, topic)
+        for window in self._pops.in_flight.all_windows():
+            lite = lite_of(window.topic)
+            if lite is not None and (
+                lite[0] not in self._parents or window.group not in self._groups.table
+            ):
+                self._drop(window)
         begun = time.monotonic()
         await asyncio.to_thread(self._read_all)
         if self._parents:
@@ -242,7 +249,16 @@ class LiteTopics:
         ]
         for group in bound:
             for name in names:
-                self._pops.drop_light(group, light_topic(parent, name), queue.queue.queue_id)
+                window = self._pops.in_flight.find(
+                    group, light_topic(parent, name), queue.queue.queue_id
+                )
+                if window is not None:
+                    self._drop(window)
+        self._pops.journal.changed()
+
+    def _drop(self, window: PopWindow) -> None:
+        self._pops.ordered.end(window)
+        self._pops.in_flight.drop(window)
 
 
 def _all_names(queue: LiteQueue) -> list[str]:

@@ -15,7 +15,10 @@ from congreve.engine.store import MessageStore
 
 
 class Lites:
-    """The lite topics of one broker, who subscribes to them, and what they take."""
+    """The lite topics of one broker, who subscribes to them, and what they take.
+
+    (RocketMQ 5.5: BrokerController.)
+    """
 
     def __init__(
         self,

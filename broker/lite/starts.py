@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from congreve.broker.lite.lite_topics import LiteTopics
 from congreve.broker.pop.service import Pops
@@ -52,7 +53,10 @@ def from_time(timestamp_ms: int) -> Start:
 
 
 class LiteStarts:
-    """Makes and moves the windows of groups over lite topics."""
+    """Makes and moves the windows of groups over lite topics.
+
+    (RocketMQ 5.5: LiteSubscriptionRegistryImpl.)
+    """
 
     def __init__(self, topics: LiteTopics, pops: Pops, store: MessageStore) -> None:
         self._topics = topics
@@ -67,11 +71,11 @@ class LiteStarts:
             if state is None:
                 continue
             window = self._pops.in_flight.find(group, light, queue.queue.queue_id)
-            offsets = queue.offsets(name, 0, state.count)
+            offsets = queue.offsets(name, 0, state.messages)
             begin = start(
                 offsets,
                 -1 if window is None else window.begin,
-                lambda offset, queue=queue: self._time(queue, offset),
+                partial(self._time, queue),
             )
             if begin is None:
                 continue

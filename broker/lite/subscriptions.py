@@ -20,7 +20,10 @@ Lite = tuple[str, str]
 
 
 class LiteQuotaError(CongreveError):
-    """A client, or all together, would subscribe to more lite topics than they may."""
+    """A client, or all together, would subscribe to more lite topics than they may.
+
+    (RocketMQ 5.5: LiteQuotaException.)
+    """
 
 
 class LiteClient(msgspec.Struct, eq=False):

@@ -32,7 +32,6 @@ from congreve.records.message.topics import (
     RETRY_PREFIX,
     REVIVE_PREFIX,
     is_light,
-    lite_of,
     pop_retry_topic_v2,
     popped_topic,
     retry_topic,
@@ -139,21 +138,17 @@ class Pops:
         if self._config.is_slave or not await asyncio.to_thread(self._load):
             return
         self._used = True
-        for window in self.in_flight.all_windows():
-            lite = lite_of(window.topic)
-            if lite is not None:
-                if lite[0] not in self._topics.table or window.group not in self._groups.table:
-                    self.in_flight.drop(window)
-                continue
+        for window in self._own_windows():
             self._topic_changed(window.topic, self._topics.table.get(window.topic))
             self._group_changed(window.group)
-        for window in self.in_flight.all_windows():
-            if is_light(window.topic):
-                continue
+        for window in self._own_windows():
             self.commit(window)
             place = window.group, window.topic, window.queue_id
             self._follow(window, self._offsets.query(*place))  # of members that pulled
             self._popped_ms[window.group, popped_topic(window.group, window.topic)] = 0
+
+    def _own_windows(self) -> list[PopWindow]:
+        return [each for each in self.in_flight.all_windows() if not is_light(each.topic)]
 
     def _load(self) -> bool:
         for topic in self._store.queues.topics():
@@ -216,19 +211,10 @@ class Pops:
         return window
 
     def light_window(self, group: str, light: str, queue_id: int, begin: int) -> PopWindow:
-        """window() over a lite topic, whose queue is one of its parent; a new one begins at
-        `begin`. No file but the journal's has how far the group has come."""
+        """window() over a lite topic, in a queue of its parent; only the journal has its place."""
         if not self._used:
             self._begin()
         return self.in_flight.window(group, light, queue_id, begin)
-
-    def drop_light(self, group: str, light: str, queue_id: int) -> None:
-        """Forget how far a group has come in a lite topic that is gone."""
-        window = self.in_flight.find(group, light, queue_id)
-        if window is not None:
-            self.ordered.end(window)
-            self.in_flight.drop(window)
-            self.journal.changed()
 
     def _offset_noted(self, place: Place, committed: int) -> None:
         """Let pops follow a committed offset that is not theirs."""

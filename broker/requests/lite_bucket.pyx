@@ -1,5 +1,5 @@
-"""Which queue of a parent topic gets the messages of a lite topic (RocketMQ 5: MessageQueueSelector,
-Guava: Hashing.consistentHash)."""
+"""Which queue of a parent topic gets the messages of a lite topic (RocketMQ 5:
+MessageQueueSelector, Guava: Hashing.consistentHash)."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 

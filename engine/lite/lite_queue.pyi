@@ -6,7 +6,7 @@ from congreve.engine.queue.consume_queue import ConsumeQueue
 class LiteState(NamedTuple):
     first: int
     last: int
-    count: int
+    messages: int
     stored_ms: int
 
 @final

@@ -31,12 +31,12 @@ cdef Py_ssize_t FIRST_CAPACITY = 64
 
 class LiteState(NamedTuple):
     """What a queue has of a lite topic: its first and its last offset, how many messages, and when
-    the last one was stored, in ms since 1970.
+    the last one was stored, in ms since 1970. (RocketMQ 5.5: TopicOffset.)
     """
 
     first: int
     last: int
-    count: int
+    messages: int
     stored_ms: int
 
 
@@ -73,7 +73,7 @@ cdef class LiteQueue:
     def catch_up(self, int64_t most, int64_t ttl_ms=0):
         """Add the next entries that readers see, `most` at most; returns how many.
 
-        A lite topic that has had no message for longer than `ttl_ms` begins anew with its next one
+        A lite topic that has had no message for longer than `ttl_ms` begins again with its next one
         (0: never), as if it had been deleted meanwhile: so a start finds what the last run had.
         """
         cdef int64_t first, stop
