@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from congreve.broker.grpc.codecs.messages import TIME_FIRST_MS, TIME_LAST_MS
 from congreve.broker.requests.message_types import MessageType, type_of
 from congreve.records.message import properties
 from congreve.records.message.flags import SysFlag
@@ -25,8 +26,6 @@ HIDDEN = properties.RESERVED_BY_GRPC | {
     *(properties.TRANSACTION_CHECK_TIMES, "__transactionId__"),
 }
 """Properties that clients do not see as the user's."""
-TIME_FIRST_MS, TIME_LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""Of google.protobuf.Timestamp: the years from 1 to 9999."""
 
 
 class Received:

@@ -32,8 +32,6 @@ from congreve.remoting.wire.protobuf cimport (
     varint_size,
 )
 
-from congreve.broker.grpc import received
-
 cdef enum:
     HEAD_MAX = 6                # bytes of the tag and the length of a nested message
     SYSTEM_MORE = 512           # bytes of system properties beside texts, with a handle's numbers
@@ -52,8 +50,10 @@ cdef enum:
     LITE = 5
     PRIORITY = 6
 
-cdef int64_t TIME_FIRST_MS = received.TIME_FIRST_MS
-cdef int64_t TIME_LAST_MS = received.TIME_LAST_MS
+# The years from 1 to 9999, which a google.protobuf.Timestamp has.
+TIME_FIRST_MS, TIME_LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+cdef int64_t FIRST_MS = TIME_FIRST_MS
+cdef int64_t LAST_MS = TIME_LAST_MS
 
 cdef const char *NAMES[KNOWN]
 NAMES[:] = [
@@ -93,10 +93,10 @@ cdef inline uint8_t *put_field(uint8_t *out, int32_t field, Slice text) noexcept
 
 
 cdef uint8_t *put_time(uint8_t *out, int32_t field, int64_t ms) noexcept nogil:
-    """A google.protobuf.Timestamp, which has the years from 1 to 9999."""
+    """The google.protobuf.Timestamp that is nearest."""
     cdef uint8_t *at = out + HEAD_MAX
     cdef int64_t seconds
-    ms = min(max(ms, TIME_FIRST_MS), TIME_LAST_MS)
+    ms = min(max(ms, FIRST_MS), LAST_MS)
     seconds = ms // 1000 - (ms % 1000 < 0)
     if seconds:
         at = put_number(at, 1, <uint64_t> seconds)

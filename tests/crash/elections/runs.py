@@ -1,8 +1,8 @@
 """Runs of an elected group: a kill, a cut, and a member whose log is shortened, in any order.
 
-Meanwhile one group of consumers reads without an end, another one stops and goes on from its stored
+Meanwhile one group of consumers reads without an end, another one stops and continues at its stored
 offsets, and pulls ask each member. An offset of a queue that was acknowledged or shown never has
-another message, whoever is asked; consumers get all that was acknowledged.
+another message at any member; consumers get all that was acknowledged.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Outcome:
 
 
 class Watched(NumberedMessages):
-    """The messages of a producer, and what everybody saw of them."""
+    """The messages of a producer, and what all clients saw of them."""
 
     def __init__(self, namesrv: str) -> None:
         super().__init__(namesrv, TOPIC, send_timeout_s=1.0)
         self.consumed: dict[str, set[int]] = {"goes on": set(), "starts again": set()}
 
     async def consume(self, group: str) -> None:
-        """Read all queues, until it is cancelled; goes on from stored offsets."""
+        """Read all queues, until it is cancelled; continues at stored offsets."""
         async with PushConsumer(
             self.namesrv,
             group=group.replace(" ", "-"),
