@@ -304,7 +304,7 @@ async def test_whatever_a_listener_raises_is_a_failure_of_its_message(
 
     group, seen = Group(), Seen(raise_once)
     group.fill(0, range(20))
-    settings = msgspec.structs.replace(QUICK, concurrency=2)
+    settings = msgspec.structs.replace(QUICK, concurrency=2, commit_s=0.1)
     async with member(group, listener=getattr(seen, way), orderly=orderly, settings=settings):
         await eventually(lambda: set(seen.offsets) == set(range(20)))
         await eventually(lambda: group.committed.get(0) == 20)
