@@ -343,15 +343,19 @@ class SimulatedReplication(ElectionReplication):
         self.service_type = partial(SimulatedService, process)
         self.slave_type = partial(SimulatedSlave, process)
 
+    async def start(self) -> None:
+        """Begin; nothing looks for tables or repairs, of which there are none."""
+        await super().start()
+        if self._repair_link is not None and self._synchronize is not None:
+            await self._repair_link.stop()
+            self._synchronize.stop()
+
     def _requests(self) -> MasterRequests | None:
         return None
 
     async def copy_tables(self) -> bool:
         """There are none."""
         return True
-
-    async def _follow_tables(self) -> None:
-        pass
 
 
 class SimulatedService(AutoSwitchService):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import Context
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, TypeVar
 
 from congreve.base.clock import ManualClock
@@ -23,14 +27,21 @@ class NothingToDoError(Exception):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Sockets are those of the kernel, but time is virtual, and no thread runs beside.
 
-    What would go to a thread runs in a task.
+    What would go to a thread runs in a task. asyncio's own turn compares timers in Python and asks
+    the kernel each time, which took a third of a simulation: this one does less.
     """
+
+    _ready: deque[asyncio.Handle]
+    _selector: selectors.BaseSelector
+    _stopping: bool
 
     def __init__(self) -> None:
         self.now = 0.0
         self.clock = ManualClock(EPOCH_MS)
         """The wall clock of every member."""
-        super().__init__(_Jumping(self._jump))
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._made = count()
+        super().__init__()
 
     def time(self) -> float:
         """Seconds since the beginning."""
@@ -40,9 +51,41 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The same in ns."""
         return int(self.now * 1e9)
 
-    def _jump(self, seconds: float) -> None:
-        self.now += seconds
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call it at that time, behind what was to be called then before."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._made), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """Run what is ready; if nothing is, what the sockets bring, or else what is due next."""
+        if not self._ready and not self._stopping:
+            if events := self._selector.select(0):
+                self._process_events(events)
+            else:
+                self._jump()
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _jump(self) -> None:
+        """Let time pass until the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        if not timers:
+            raise NothingToDoError("no timer, no socket and no task can go on")
+        self.now = max(self.now, timers[0][0])
         self.clock.set(EPOCH_MS + int(self.now * 1000))
+        while timers and timers[0][0] <= self.now:
+            self._ready.append(heappop(timers)[2])
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
@@ -53,20 +96,3 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return func(*args)
 
         return self.create_task(call())
-
-
-class _Jumping(selectors.EpollSelector):
-    """Waits for nothing: it lets time pass instead."""
-
-    def __init__(self, jump: Callable[[float], None]) -> None:
-        super().__init__()
-        self._jump = jump
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now; without anything the time has passed when this returns."""
-        found = super().select(0)
-        if not found and timeout is None:
-            raise NothingToDoError("no timer, no socket and no task can go on")
-        if not found and timeout:
-            self._jump(timeout)
-        return found
