@@ -11,7 +11,10 @@ PLACES_MAX = 10_000
 
 
 class FoundDamage:
-    """`ROOT/congreve/found-damage.json`, sealed: physical offsets, until the broker takes them."""
+    """`ROOT/congreve/found-damage.json`, sealed: physical offsets, until the broker takes them.
+
+    (RocketMQ has no counterpart.)
+    """
 
     def __init__(self, own_dir: str, files: FileSystem = DISK) -> None:
         self._file = StateFile(os.path.join(own_dir, "found-damage.json"), files=files)

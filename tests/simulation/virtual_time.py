@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The same in ns."""
         return int(self.now * 1e9)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., object],
@@ -67,7 +67,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Run what is ready; if nothing is, what the sockets bring, or else what is due next."""
         if not self._ready and not self._stopping:
             if events := self._selector.select(0):
-                self._process_events(events)
+                self._process_events(events)  # type: ignore[attr-defined]
             else:
                 self._jump()
         for _ in range(len(self._ready)):
