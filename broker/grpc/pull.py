@@ -147,7 +147,7 @@ class Pulling:
 
 def _poll_ms(call: GrpcCall, request: Any) -> int:
     """How long a pull may wait: not longer than the client does."""
-    asked_ms = request.long_polling_timeout.ToMilliseconds()
+    asked_ms: int = request.long_polling_timeout.ToMilliseconds()
     left_ms = POLL_MAX_MS if call.timeout_ms is None else call.timeout_ms - ANSWER_MS
     return max(min(asked_ms, left_ms, POLL_MAX_MS), 0)
 

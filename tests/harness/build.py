@@ -59,6 +59,17 @@ def node_modules() -> Path:
     return target
 
 
+def rust_program() -> Path:
+    """The program that drives the official gRPC client for Rust; Cargo fetches the client."""
+    source, target = HERE / "rust", BUILD / "rust"
+    patterns = ("*.rs", "Cargo.toml")
+    with _alone(target):
+        if _changed(target, source, patterns):
+            _run(["cargo", "build", "--target-dir", str(target)], cwd=source)
+            _done(target, source, patterns)
+    return target / "debug" / "interop"
+
+
 def missing_tools(*names: str) -> list[str]:
     """The programs that are not installed."""
     return [name for name in names if shutil.which(name) is None]

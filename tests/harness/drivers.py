@@ -124,7 +124,13 @@ def grpc_clients(folder: Path, language: str, authority: Path, *args: str) -> Dr
     """
     home = folder / "home"
     home.mkdir()
-    command = {"java": _grpc_java, "go": _grpc_go, "node": _grpc_node, "python": _grpc_python}
+    command = {
+        "java": _grpc_java,
+        "go": _grpc_go,
+        "node": _grpc_node,
+        "python": _grpc_python,
+        "rust": _grpc_rust,
+    }
     environment = {
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority),
         "HOME": str(home),
@@ -155,8 +161,12 @@ def _grpc_node(home: Path) -> list[str]:
     return ["node", str(build.node_modules() / "clients.js")]
 
 
+def _grpc_rust(home: Path) -> list[str]:
+    return [str(build.rust_program())]
+
+
 def _grpc_python(home: Path) -> list[str]:
-    return [sys.executable, str(build.HERE / "python_grpc.py")]
+    return [sys.executable, str(build.HERE / "python" / "clients.py")]
 
 
 def auto_switch_store(folder: Path) -> Driver:
