@@ -244,7 +244,8 @@ class Pops:
     def commit(self, window: PopWindow) -> None:
         """Commit the offset before which all messages of a window are settled."""
         for commit in self._commits([window]):
-            self._offsets.commit(*commit)
+            # Not commit(): it collects first what lanes have settled since, which is further.
+            self._offsets.note(*commit)
 
     def _commits(self, windows: list[PopWindow]) -> Iterator[Commit]:
         for window in windows:

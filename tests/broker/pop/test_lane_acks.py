@@ -324,3 +324,28 @@ async def test_a_broker_answers_from_the_lane_when_the_journal_is_written(tmp_pa
     async with running(config_of(tmp_path)) as (tool, broker):
         assert broker.managers.pops.in_flight.out == 0
         assert await Member(tool).pop() == []
+
+
+async def test_what_a_lane_settles_while_the_loop_commits_stays_settled(tmp_path, monkeypatch):
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        for number in range(3):
+            await tool.send("T", b"%d" % number, 0)
+        pop_ms = PopHandle.decode((await Member(tool).pop())[0].handle).pop_ms
+        pops = broker.managers.pops
+        window = pops.in_flight.find("G", "T", 0)
+        lane, in_lane = LaneAcks(pops.in_flight, ManualClock(NOW)), [1]
+        commits = pops._commits
+
+        def commits_as_a_lane_settles(windows):
+            for commit in commits(windows):
+                while in_lane:
+                    assert lane.take(request(window, in_lane.pop(), pop_ms)) is not None
+                yield commit
+
+        monkeypatch.setattr(pops, "_commits", commits_as_a_lane_settles)
+        assert window.ack(0, pop_ms) is Answer.DONE
+        pops.settled(window, ordered=False)
+        assert in_lane == []
+        assert (window.next, window.out) == (3, 1)
+        assert broker.managers.metadata.offsets.query("G", "T", 0) == 2
