@@ -4,8 +4,8 @@
  *     consumers PORT CONNECTIONS WARM_UP_S SECONDS COUNT SETTINGS RECEIVE ACK
  *
  * The last three are files: a TelemetryCommand, a ReceiveMessageRequest, and an AckMessageRequest
- * without entries. It ends when it has acknowledged COUNT messages, too. It writes "begin" when what
- * is measured begins, and its result as JSON.
+ * without entries. It ends when it has acknowledged COUNT messages, too. It writes "begin" when
+ * what is measured begins, and its result as JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

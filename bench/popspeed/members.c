@@ -19,13 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { POP = 200050, ACK = 200051, SUCCESS = 0, POLLING_FULL = 209, POLLING_TIMEOUT = 210 };
-enum { MOST = 32, EVENTS = 64, CAPACITY = 1 << 20, FRAME_MAX = 2048, STARTS = 64, STALLED_MS = 30000 };
+enum { MOST = 32, EVENTS = 64, CAPACITY = 1 << 20, FRAME_MAX = 2048, STARTS = 64 };
+enum { STALLED_MS = 30000 };
 enum { POLL_MS = 1000, OF_POP = 1000 /* its opaque; that of an acknowledgement is its place */ };
 enum { STORED_AT = 56 /* a record's store time */, KEY_SIZE = 32, KEYS = 1 << 24, LATE_MS = 60000 };
 #define KEY_NAME "UNIQ_KEY\1"
@@ -124,7 +124,8 @@ static char *begin_frame(member *m, int code, int opaque)
         die("too many requests wait to be sent");
     char *at = put_number(put(m->out + m->out_used + 8, "{\"code\":"), code);
     at = put_number(put(at, ",\"language\":\"JAVA\",\"version\":477,\"opaque\":"), opaque);
-    at = put(at, ",\"flag\":0,\"serializeTypeCurrentRPC\":\"JSON\",\"extFields\":{\"consumerGroup\":\"");
+    at = put(at, ",\"flag\":0,\"serializeTypeCurrentRPC\":\"JSON\",\"extFields\":{");
+    at = put(at, "\"consumerGroup\":\"");
     return put(put(at, run.group), "\",\"topic\":\"");
 }
 
@@ -299,7 +300,7 @@ static void read_records(member *m, const char *body, size_t size, const message
     }
 }
 
-/* Its connection ends while it has messages, before answers to acknowledgements, or while it pops. */
+/* Its connection ends while it has messages, before answers to acknowledgements, or in a pop. */
 static void go(member *m, const message *found, int count)
 {
     switch (chance(4)) {
@@ -395,7 +396,8 @@ static void popped(member *m, const char *header, size_t size, const char *body,
     case LATE:
         for (int i = 0; i < count; i++)
             if (found[i].kind != '0')
-                note_late(run.now_ms - run.due_ms[run.done < run.taken ? run.done++ : run.taken - 1]);
+                note_late(run.now_ms
+                          - run.due_ms[run.done < run.taken ? run.done++ : run.taken - 1]);
             else if (run.taken < run.count)
                 run.due_ms[run.taken++] = found[i].popped_ms + run.invisible_ms;
         pop(m);
@@ -442,7 +444,7 @@ static void receive(member *m)
 
 /* --- the works */
 
-static bool is_over(const member *members)
+static bool is_over(void)
 {
     double passed = run.began_ns ? (double)(clock_ns(CLOCK_MONOTONIC) - run.began_ns) / 1e9 : 0;
     switch (run.work) {
@@ -455,17 +457,16 @@ static bool is_over(const member *members)
     case LATE:
         return run.taken >= run.count && run.done >= run.count * 99 / 100;
     default:
-        (void)members;
         return passed > run.seconds;
     }
 }
 
-/* Members that are to come by now, evenly over the first 0.8 of the time: they stay for 2 s at most. */
+/* Members that are to come by now, evenly over the first 0.8 of the time. */
 static void bring(member *members, int all)
 {
-    double passed = (double)(clock_ns(CLOCK_MONOTONIC) - run.began_ns) / 1e9;
-    for (int i = run.members; i < all && run.brief_begun < passed / (0.8 * run.seconds) * (double)run.brief
-         && run.brief_begun < run.brief; i++)
+    double share = (double)(clock_ns(CLOCK_MONOTONIC) - run.began_ns) / 1e9 / (0.8 * run.seconds);
+    int64_t due = share < 1 ? (int64_t)(share * (double)run.brief) : run.brief;
+    for (int i = run.members; i < all && run.brief_begun < due; i++)
         if (members[i].fd < 0) {
             join(&members[i], true);
             pop(&members[i]);
@@ -477,7 +478,7 @@ static void serve(member *members, int all)
 {
     struct epoll_event events[EVENTS];
     int64_t heard_ms = wall_ms();
-    while (!is_over(members)) {
+    while (!is_over()) {
         int ready = epoll_wait(run.epoll, events, EVENTS, run.work == PAUSES ? 1 : 1000);
         if (ready > 0)
             heard_ms = wall_ms();
