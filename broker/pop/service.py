@@ -274,9 +274,8 @@ class Pops:
     def _wake(self, window: PopWindow) -> None:
         """Let the group look at a window again."""
         if is_light(window.topic):
-            self.wake_light(window)
-        else:
-            self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
+            return self.wake_light(window)
+        self.waiting.wake((window.group, popped_topic(window.group, window.topic)))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Let the pops of a group continue at another offset, and forget what is out; False if it
