@@ -13,7 +13,7 @@ from congreve.broker.grpc.names import checked_group, checked_lite_topic, checke
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import LOST_MS
 from congreve.broker.lite.lites import Lites
-from congreve.broker.lite.rules import bound_topic, is_set
+from congreve.broker.lite.rules import bound_topic, is_parent, is_set
 from congreve.broker.lite.starts import (
     Start,
     from_end,
@@ -28,6 +28,7 @@ from congreve.broker.metadata.attributes import LITE_WILDCARD
 from congreve.broker.metadata.metadata import Metadata
 from congreve.engine.errors import PopFullError
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
+from congreve.remoting.messages.bodies import SubscriptionGroupConfig
 from congreve.remoting.messages.pop_headers import PopMessageRequestHeader
 
 UNACKED_MAX = 100
@@ -53,6 +54,7 @@ class LiteCalls:
     ) -> None:
         self._config = config
         self._groups = metadata.groups
+        self._topics = metadata.topics
         self._lites = lites
         self._sessions = sessions
         self._clock = clock
@@ -78,7 +80,7 @@ class LiteCalls:
         if is_set(config, LITE_WILDCARD):
             why = f"group {group} has lite.sub.wildcard, which this broker does not serve"
             raise CallRefusedError(Code.NOT_IMPLEMENTED, why)
-        self._check_open(call)
+        self._check(call, config, topic)
         try:
             self._sync(call.client_id, group, topic, names, request)
         except LiteQuotaError as error:
@@ -101,7 +103,15 @@ class LiteCalls:
         else:
             raise CallRefusedError(Code.BAD_REQUEST, f"the action {request.action} is unknown")
 
-    def _check_open(self, call: GrpcCall) -> None:
+    def _check(self, call: GrpcCall, group: SubscriptionGroupConfig, topic: str) -> None:
+        if self._config.is_slave:
+            raise CallRefusedError(Code.FORBIDDEN, "this broker is a slave: ask its master")
+        if not group.consume_enable:
+            why = f"Consumer group is not allowed to consume: {group.group_name}"
+            raise CallRefusedError(Code.FORBIDDEN, why)
+        if not is_parent(self._topics.table.get(topic)):
+            why = f"the topic [{topic}] message type not match"
+            raise CallRefusedError(Code.ILLEGAL_TOPIC, why)
         if not self._sessions.is_open(call.client_id):
             why = f"The client [{call.client_id}] is disconnected."
             raise CallRefusedError(Code.BAD_REQUEST, why)
@@ -110,13 +120,13 @@ class LiteCalls:
 
     def is_lite(self, header: PopMessageRequestHeader) -> bool:
         """Whether a request is of a group that consumes lite topics of this topic."""
-        return bound_topic(self._groups.find(header.consumer_group)) == header.topic
+        return bound_topic(self._groups.table.get(header.consumer_group)) == header.topic
 
     async def receive(
         self, call: GrpcCall, header: PopMessageRequestHeader, *, auto_renew: bool
     ) -> Any:
         """Answer a ReceiveMessageRequest. Raises CallRefusedError."""
-        self._check_open(call)
+        self._check(call, self._groups.table[header.consumer_group], header.topic)
         client = self._lites.subscriptions.client_of(
             call.client_id, header.consumer_group, header.topic
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.lite.lite_topics import LiteTopics
 from congreve.broker.lite.starts import LiteStarts
 from congreve.broker.lite.subscriptions import LiteSubscriptions
@@ -27,11 +28,12 @@ class Lites:
         store: MessageStore,
         clock: Clock,
         pops: Pops,
+        stats: BrokerStats,
     ) -> None:
         self.topics = LiteTopics(config, metadata, store, clock, pops)
         starts = LiteStarts(self.topics, pops, store)
         self.subscriptions = LiteSubscriptions(config, metadata.groups, self.topics, starts)
-        self.taking = LiteTaking(self.topics, self.subscriptions, starts, pops, clock)
+        self.taking = LiteTaking(self.topics, self.subscriptions, starts, pops, stats, clock)
         self.load = self.topics.load
         self.start = self.topics.start
         self.stop = self.topics.stop

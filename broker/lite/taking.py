@@ -7,6 +7,7 @@ import numpy
 from numpy import int64
 
 from congreve.base.clock import Clock
+from congreve.broker.figures.stats import BrokerStats
 from congreve.broker.lite.lite_topics import LiteTopics
 from congreve.broker.lite.starts import LiteStarts
 from congreve.broker.lite.subscriptions import LiteClient, LiteSubscriptions
@@ -35,7 +36,10 @@ class LiteAsked(msgspec.Struct, frozen=True):
 
 class LiteTaken(msgspec.Struct):
     """A message that a client took, of which window, at which ms since 1970, and how often the
-    group had it before."""
+    group had it before.
+
+    (RocketMQ 5.5: PopLiteMessageProcessor.)
+    """
 
     window: PopWindow
     record: Record
@@ -56,12 +60,14 @@ class LiteTaking:
         subscriptions: LiteSubscriptions,
         starts: LiteStarts,
         pops: Pops,
+        stats: BrokerStats,
         clock: Clock,
     ) -> None:
         self._topics = topics
         self._subscriptions = subscriptions
         self._starts = starts
         self._pops = pops
+        self._stats = stats
         self._clock = clock
         pops.wake_light = self._wake
 
@@ -113,6 +119,8 @@ class LiteTaking:
         client.holding |= {each.window: None for each in taken}
         if taken:
             self._pops.changed()
+            counter = self._stats.pull_counter(client.group, client.parent)
+            counter.add(len(taken), sum(len(each.record.body) for each in taken))
         return taken
 
     def held(self, client: LiteClient) -> int:
