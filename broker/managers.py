@@ -82,7 +82,7 @@ class Managers:
         self, group_commit: GroupCommit, quota: PullQuota
     ) -> tuple[PopMessageProcessor, AckMessageProcessor]:
         """The processors of pops, whose answers wait for `group_commit`."""
-        return pop_processors(
+        pops, acks = pop_processors(
             config=self.config,
             metadata=self.metadata,
             consumers=self.members.consumers,
@@ -93,6 +93,8 @@ class Managers:
             group_commit=group_commit,
             quota=quota,
         )
+        acks.light_of = self.lites.topics.light_of
+        return pops, acks
 
     async def load(self) -> None:
         """Read all files; the store is open. Raises StoreError when a file cannot be used."""

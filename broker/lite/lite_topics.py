@@ -15,6 +15,7 @@ from congreve.engine.log.watch import LOOP_WATCHER, watch
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.records.message.properties import LITE_TOPIC
 from congreve.records.message.topics import light_topic, lite_of
 from congreve.remoting.loop.periodic import Periodic
 from congreve.remoting.messages.bodies import TopicConfig
@@ -128,6 +129,15 @@ class LiteTopics:
         if not queues or not self.is_full:
             return True
         return any(queue.state(name) is not None for queue in queues)
+
+    def light_of(self, group: str, parent: str, queue_id: int, offset: int) -> str | None:
+        """The light topic of a message, which Java's client 5.2 does not name in its handle; None
+        unless the group consumes lite topics of the parent."""
+        if parent not in self._parents or bound_topic(self._groups.table.get(group)) != parent:
+            return None
+        record = self._pops.redelivery.stored(parent, queue_id, offset)
+        lite = None if record is None else record.properties.get(LITE_TOPIC)
+        return None if lite is None else light_topic(parent, lite)
 
     def _all_queues(self) -> Iterator[LiteQueue]:
         for queues in self._parents.values():

@@ -1,6 +1,6 @@
 """Acknowledgements and changes of the invisible time (RocketMQ: AckMessageProcessor)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -19,11 +19,9 @@ from congreve.engine.store import MessageStore
 from congreve.records.errors import RecordError
 from congreve.records.layout import TOPIC_MAX
 from congreve.records.message.pop_handle import ORDERED_REVIVE_QUEUE_ID, PopHandle, PoppedFrom
-from congreve.records.message.properties import LITE_TOPIC
 from congreve.records.message.topics import (
     RETRY_PREFIX,
     is_light,
-    light_topic,
     popped_topic,
     stored_pop_retry_topic,
 )
@@ -42,6 +40,9 @@ from congreve.remoting.wire.fast_headers import INVISIBLE_MAX_MS
 
 Named = TypeVar("Named", AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader)
 
+LightOf = Callable[[str, str, int, int], str | None]
+"""The light topic from which a group popped a message of a topic's queue; None for any other."""
+
 
 class AckMessageProcessor:
     """ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME.
@@ -56,6 +57,7 @@ class AckMessageProcessor:
         self._checks = checks
         self._store = store
         self._clock = clock
+        self.light_of: LightOf = lambda group, topic, queue_id, offset: None
 
     def handlers(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -135,18 +137,13 @@ class AckMessageProcessor:
         self._pops.journal.answer(request, connection, changed)
 
     def _of_lite(self, header: Named) -> Named:
-        """A header with the light topic of its message, which some clients of RocketMQ 5.5 do not
-        name, if the group has popped nothing of the topic itself."""
+        """A header with the light topic of its message, if the group has popped nothing of the
+        topic itself."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if is_light(topic) or self._pops.in_flight.find(group, topic, queue_id) is not None:
             return header
-        lite = header.lite_topic
-        if lite is None:
-            record = self._pops.redelivery.stored(topic, queue_id, header.offset)
-            lite = None if record is None else record.properties.get(LITE_TOPIC)
-        if lite is None:
-            return header
-        return msgspec.structs.replace(header, topic=light_topic(topic, lite))
+        light = self.light_of(group, topic, queue_id, header.offset)
+        return header if light is None else msgspec.structs.replace(header, topic=light)
 
     def _window_of(self, ack: BatchAck) -> PopWindow:
         topic = _kind(ack.retry).stored_topic(ack.consumer_group, ack.topic)
