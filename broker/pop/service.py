@@ -589,11 +589,8 @@ class Pops:
 
 def retry_topics(group: str, topic: str) -> tuple[str, ...]:
     """The topics from which a group gets messages of a topic again."""
-    return (
-        stored_pop_retry_topic(group, topic),
-        pop_retry_topic_v2(group, topic),
-        retry_topic(group),
-    )
+    again = stored_pop_retry_topic(group, topic), pop_retry_topic_v2(group, topic)
+    return (*again, retry_topic(group))
 
 
 def _topics_of(key: Key) -> tuple[str, ...]:

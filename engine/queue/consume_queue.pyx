@@ -362,7 +362,7 @@ cdef class ConsumeQueue(QueueEntries):
         self.min_offset = min(max(self.min_offset, offset), self.max_offset)
 
     def extend_down_to(self, int64_t offset):
-        """Count the filler that start_at() has written from `offset` on as messages of the queue."""
+        """Count the filler that start_at() has written from `offset` on as messages."""
         cdef int64_t first = self.min_offset - self.min_offset % (self.file_size // CQ_ENTRY)
         if self.on_disk.bases:
             self.min_offset = min(self.min_offset, max(offset, first))

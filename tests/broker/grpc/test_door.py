@@ -289,8 +289,12 @@ def test_settings_without_a_matter_end_the_stream(tmp_path: Path) -> None:
 
 
 def test_an_unknown_method_is_unimplemented(tmp_path: Path) -> None:
-    with serving(tmp_path) as (_, made), pytest.raises(grpc.RpcError) as caught:
-        made.call("SyncLiteSubscription", made.protos.SyncLiteSubscriptionRequest())
+    with (
+        serving(tmp_path) as (broker, _),
+        grpc.insecure_channel(f"127.0.0.1:{broker.port}") as channel,
+        pytest.raises(grpc.RpcError) as caught,
+    ):
+        channel.unary_unary(f"/{SERVICE}/Unknown")(b"", timeout=20)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
