@@ -268,10 +268,11 @@ def test_a_queue_behaves_like_a_dict(tmp_path_factory, steps):
     queue = make(folder, 60)
     model: dict[int, tuple[int, int, int]] = {}
     start, end, physical = 0, 0, 0
-    log_begin = 0
+    log_begin, records = 0, []
     for step in steps:
         match step:
             case ("append", size, tags_code):
+                records.append(physical)
                 assert queue.append(end, physical, size, tags_code)
                 model[end] = (physical, size, tags_code)
                 end, physical = end + 1, physical + size
@@ -283,7 +284,10 @@ def test_a_queue_behaves_like_a_dict(tmp_path_factory, steps):
                     del model[i]
                 end = min([*gone, end])
                 physical = max(physical if not gone else at, 0)
+                records = [where for where in records if where < physical]
             case ("expire", at):
+                # A log begins with a record, or at its end.
+                at = min((where for where in records if where >= at), default=physical)
                 queue.delete_expired(at)
                 log_begin = max(log_begin, at)
                 model = {i: entry for i, entry in model.items() if entry[0] >= at}
