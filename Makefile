@@ -12,7 +12,7 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads soak-damage \
+.PHONY: build deps run cluster check test test-interop interop-all lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads soak-damage \
 	bench-spark bench-cluster clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
@@ -141,6 +141,11 @@ $(addprefix check-,$(GROUPS)): check-%: $(VENV)/.dev
 	$(call pytest,$(QUICK) $($*))
 
 test-interop: $(addprefix test-,$(INTEROP))
+
+# All official gRPC clients that the registries have; that for Rust takes minutes to build, with protoc.
+interop-all: $(VENV)/.dev $(VENV)/.drivers
+	command -v protoc >/dev/null || apt-get install -qq --no-install-recommends protobuf-compiler
+	export INTEROP_ALL=1; $(call pytest,-v tests/interop/clients/test_grpc_clients.py)
 
 lint: $(VENV)/.dev $(VENV)/.cython-lint
 	$(BIN)/ruff check .
