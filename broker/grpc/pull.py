@@ -148,8 +148,9 @@ class Pulling:
 def _poll_ms(call: GrpcCall, request: Any) -> int:
     """How long a pull may wait: not longer than the client does."""
     asked_ms: int = request.long_polling_timeout.ToMilliseconds()
-    left_ms = POLL_MAX_MS if call.timeout_ms is None else call.timeout_ms - ANSWER_MS
-    return max(min(asked_ms, left_ms, POLL_MAX_MS), 0)
+    if call.timeout_ms is not None:
+        asked_ms = min(asked_ms, call.timeout_ms - min(ANSWER_MS, call.timeout_ms // 2))
+    return max(min(asked_ms, POLL_MAX_MS), 0)
 
 
 def _checked_size(size: int) -> int:

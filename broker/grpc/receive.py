@@ -41,7 +41,7 @@ from congreve.remoting.messages.pop_headers import (
 BATCH_MAX = 32
 POLL_MAX_MS = 20_000
 ANSWER_MS = 1_500
-"""Of a call's time that is left for the answer."""
+"""Of a call's time that is left for the answer, but not more than half of it."""
 _SQL = 2
 _FROM_END = 1
 
@@ -135,7 +135,7 @@ class Receiving:
             poll_ms = min(request.long_polling_timeout.ToMilliseconds(), poll_ms)
         left_ms = call.timeout_ms
         if left_ms is not None:
-            poll_ms = min(poll_ms, left_ms - ANSWER_MS)
+            poll_ms = min(poll_ms, left_ms - min(ANSWER_MS, left_ms // 2))
         expression = request.filter_expression.expression.strip()
         is_sql = request.filter_expression.type == _SQL
         if is_sql and not expression:

@@ -85,12 +85,13 @@ cdef class GrpcCodec(CallCodec):
 
 # --- for tests
 
-def frame_of(GrpcCodec codec not None, str path, bytes message not None, int stream):
-    """The frame of a call, or None if the loop serves it."""
+def frame_of(GrpcCodec codec not None, str path, bytes message not None, int stream,
+             str timeout=""):
+    """The frame of a call, or None if the loop serves it; `timeout` is the header grpc-timeout."""
     cdef Call call
     cdef ByteBuffer frames
     cdef int field
-    cdef bytes encoded = path.encode()
+    cdef bytes encoded = path.encode(), limit = timeout.encode()
     frames.data = NULL
     frames.at = frames.used = frames.size = 0
     for field in range(<int> CallField.CALL_FIELDS):
@@ -98,6 +99,7 @@ def frame_of(GrpcCodec codec not None, str path, bytes message not None, int str
         call.fields[field].length = 0
     call.fields[<int> CallField.PATH] = slice_of(encoded)
     call.fields[<int> CallField.CLIENT_ID] = slice_of(encoded)
+    call.fields[<int> CallField.TIMEOUT] = slice_of(limit)
     call.stream, call.message = stream, slice_of(message)
     call.note.length = 0
     try:

@@ -209,7 +209,7 @@ cdef class ReceiveCodec:
         if timeout.length:
             if not read_timeout(timeout, &left_ms):
                 return False
-            receive.poll_ms = max(min(receive.poll_ms, left_ms - ANSWER_MS), 0)
+            receive.poll_ms = max(min(receive.poll_ms, left_ms - min(ANSWER_MS, left_ms // 2)), 0)
         return self.accounts is None or (
             self.accounts.admit_consumer(
                 call, receive.topic, receive.group, &receive.access_key

@@ -86,9 +86,10 @@ class NoLites:
         return False
 
 
-def as_in_python(request: Any) -> dict[str, str] | None:
+def as_in_python(request: Any, timeout: str = "") -> dict[str, str] | None:
     """The fields of the pop that the rules ask for; None if they refuse."""
-    call = _Call(cast(Connection, None), STREAM, {CallField.CLIENT_ID: "c"})
+    headers = {CallField.CLIENT_ID: "c", CallField.TIMEOUT: timeout}
+    call = _Call(cast(Connection, None), STREAM, headers)
     renewals = Renewals(cast(Any, None), CLOCK, lambda _: True)
     groups = SubscriptionGroupManager(BrokerConfig(), CLOCK)
     rules = Receiving(CONFIG, groups, renewals, cast(Any, NoLites()), CLOCK, P)
@@ -106,6 +107,7 @@ def as_in_python(request: Any) -> dict[str, str] | None:
     *(groups, topics, st.integers(-1, 40), st.booleans(), filters, st.sampled_from([0, 1, 2])),
     st.one_of(st.none(), st.integers(0, 43_200_001)),
     st.one_of(st.none(), st.integers(0, 60_000)),
+    st.sampled_from(["", "900m", "2S", "23S", "1H", "0m"]),
 )
 def test_both_forms_make_the_same_pop(
     group: str,
@@ -116,6 +118,7 @@ def test_both_forms_make_the_same_pop(
     kind: int,
     invisible_ms: int | None,
     poll_ms: int | None,
+    timeout: str,
 ) -> None:
     request = P.ReceiveMessageRequest(batch_size=batch, auto_renew=renew, attempt_id="a")
     request.group.name, request.message_queue.topic.name = group, topic
@@ -124,14 +127,24 @@ def test_both_forms_make_the_same_pop(
         request.invisible_duration.FromMilliseconds(invisible_ms)
     if poll_ms is not None:
         request.long_polling_timeout.FromMilliseconds(poll_ms)
-    frame = frame_of(CODEC, PATH, request.SerializeToString(), STREAM)
+    frame = frame_of(CODEC, PATH, request.SerializeToString(), STREAM, timeout)
     if frame is None:
         return
-    expected = as_in_python(request)
+    expected = as_in_python(request, timeout)
     assert expected is not None, "compiled code takes what the rules refuse"
     command = RemotingCommand.decode(frame)
     del expected["attemptId"]  # that of an ordered pop
     assert (command.code, command.opaque, command.ext_fields) == (200050, STREAM, expected)
+
+
+@pytest.mark.parametrize(("timeout", "poll_ms"), [("1S", 500), ("4S", 2_500), ("1H", 10_000)])
+def test_a_poll_ends_before_its_client_gives_up(timeout: str, poll_ms: int) -> None:
+    request = P.ReceiveMessageRequest(batch_size=32, auto_renew=True)
+    request.group.name, request.message_queue.topic.name = "group", "Topic"
+    request.long_polling_timeout.FromSeconds(10)
+    found = as_in_python(request, timeout)
+    assert found is not None
+    assert found["pollTime"] == str(poll_ms)
 
 
 def test_ordinary_requests_are_compiled() -> None:
