@@ -247,9 +247,6 @@ def measure(
     begun = time.perf_counter()
     broker.start()
     say("ready after kill -9, s", f"{time.perf_counter() - begun:.1f}")
-    for line in broker.log.read_text(errors="replace").splitlines():
-        if "their index took" in line:
-            say("", line)
     assert broker.process is not None
     say("resident then, MiB", f"{process.memory(broker.process.pid).anonymous:.0f}")
 
