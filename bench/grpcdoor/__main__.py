@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from sidebyside import process
 
-from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.protocol.calls import SERVICE
 from congreve.broker.grpc.protos import Protos
 
 from .consumers import Consumers

@@ -22,7 +22,7 @@ from harness import servers
 from harness.wire import Wire
 from sidebyside import process
 
-from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.protocol.calls import SERVICE
 from congreve.broker.grpc.protos import Protos
 
 from .raw import RawCalls, message_maker

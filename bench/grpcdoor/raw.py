@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 
-from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.protocol.calls import SERVICE
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 4, 6, 7, 8

@@ -22,7 +22,7 @@ from harness.servers import free_port
 from sidebyside.brokers import running
 from sidebyside.process import memory
 
-from congreve.broker.grpc.calls import SERVICE
+from congreve.broker.grpc.protocol.calls import SERVICE
 from congreve.broker.grpc.protos import Protos
 
 STEPS = 8

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from congreve.base.limited_log import LimitedLog
 from congreve.broker.accounts.accounts import Account, Accounts, Kind, Need, Perm, topic_need
 from congreve.broker.accounts.permissions import EITHER
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.remoting.lanes.call import CallField
 
 NAME_SHOWN = 64

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.grpc.protocol.calls import GrpcCall
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.sending import TransactionId
 from congreve.records.message.message import Record, one_more

@@ -16,12 +16,12 @@ from congreve.broker.config import BrokerConfig
 from congreve.broker.group.clients import ClientChannel
 from congreve.broker.group.members import Members
 from congreve.broker.grpc.access import settings_needs
-from congreve.broker.grpc.calls import Admits, GrpcCall
 from congreve.broker.grpc.client_channel import GrpcClientChannel
 from congreve.broker.grpc.client_settings import ClientSettings
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group
+from congreve.broker.grpc.protocol.calls import Admits, GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group
 from congreve.broker.grpc.renewals import RETURN_MS, Renewals
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.broker.pop.service import Pops

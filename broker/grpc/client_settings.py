@@ -4,8 +4,8 @@ from typing import Any
 
 from congreve.broker.config import BrokerConfig
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import LITE_TOPIC_MAX, checked_group, checked_topic
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import LITE_TOPIC_MAX, checked_group, checked_topic
 from congreve.broker.lite.rules import client_quota
 from congreve.broker.metadata.groups import SubscriptionGroupManager
 from congreve.remoting.messages.bodies import SubscriptionGroupConfig

@@ -9,10 +9,10 @@ from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.config import BrokerConfig
 from congreve.broker.group.members import Members
 from congreve.broker.grpc import access
-from congreve.broker.grpc.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.lane_codecs import LaneCodecs
 from congreve.broker.grpc.lite import LiteCalls
+from congreve.broker.grpc.protocol.calls import SERVICE, GrpcCalls, Needs, Serve, Streaming, Unary
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.pull import Pulling
 from congreve.broker.grpc.receive import Receiving

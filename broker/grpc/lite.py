@@ -5,11 +5,11 @@ from typing import Any
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.client_sessions import ClientSessions
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_lite_topic, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group, checked_lite_topic, checked_topic
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import LOST_MS
 from congreve.broker.lite.lites import Lites

@@ -3,10 +3,10 @@
 
 from typing import Any
 
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code, code_of
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group, checked_topic
 from congreve.broker.grpc.receive import ANSWER_MS, BATCH_MAX, POLL_MAX_MS
 from congreve.broker.grpc.received import Received
 from congreve.broker.metadata.topics import TopicConfigManager

@@ -5,12 +5,12 @@ from typing import Any
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.client_settings import is_fifo
 from congreve.broker.grpc.codecs.codes import Code, code_of
-from congreve.broker.grpc.errors import CallRefusedError
 from congreve.broker.grpc.lite import LiteCalls
-from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group, checked_topic
 from congreve.broker.grpc.received import Received
 from congreve.broker.grpc.renewals import (
     INVISIBLE_MIN_MS,

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from congreve.broker.grpc.calls import GrpcCall
+from congreve.broker.grpc.protocol.calls import GrpcCall
 from congreve.broker.grpc.protos import Protos
 from congreve.remoting.lanes.call import GrpcStatus
 

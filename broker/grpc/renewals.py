@@ -9,7 +9,7 @@ import msgspec
 
 from congreve.base.clock import Clock
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.pop.service import Pops
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.pop.results import Answer

@@ -5,11 +5,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from congreve.broker.config import PERM_READ, PERM_WRITE, BrokerConfig
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.client_settings import is_fifo
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group, checked_topic
 from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.requests.message_types import MessageType, topic_type
 from congreve.remoting.errors import HeaderError

@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 from congreve.base.clock import Clock
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_lite_topic, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_lite_topic, checked_topic
 from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.records.errors import RecordError
 from congreve.records.message import properties

@@ -6,11 +6,11 @@ import re
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, Self
 
-from congreve.broker.grpc.calls import REQUEST_MORE, GrpcCall
 from congreve.broker.grpc.codecs.codec import SEND_KIND
 from congreve.broker.grpc.codecs.codes import Code, code_of
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_topic
+from congreve.broker.grpc.protocol.calls import REQUEST_MORE, GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_topic
 from congreve.broker.grpc.send import SendRules
 from congreve.broker.grpc.settle import fill_common
 from congreve.records.message.flags import SysFlag

@@ -4,10 +4,10 @@ AckMessageActivity, ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity
 import asyncio
 from typing import Any
 
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.codes import Code, code_of_settling
-from congreve.broker.grpc.errors import CallRefusedError
-from congreve.broker.grpc.names import checked_group, checked_lite_topic, checked_topic
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
+from congreve.broker.grpc.protocol.names import checked_group, checked_lite_topic, checked_topic
 from congreve.broker.grpc.renewals import RENEWED_MS, check_invisible
 from congreve.records.errors import RecordError
 from congreve.records.message.pop_handle import PopHandle

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from congreve.base.clock import Clock
 from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.grpc.access import Authorization
-from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.call_accounts import CallAccounts, producer_of
 from congreve.broker.grpc.codecs.codec import GrpcCodec, frame_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.codecs.messages import ReceivedMessages
 from congreve.broker.grpc.codecs.receives import ReceiveCodec
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import SERVICE
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.grpc.received import HIDDEN
 from congreve.broker.grpc.sending import TransactionId
 from congreve.records.message.properties import RESERVED_BY_GRPC

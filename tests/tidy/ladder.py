@@ -144,6 +144,7 @@ _ROOMS = {
         serving
         repair
         grpc.codecs
+        grpc.protocol
         grpc replication
         hand_over
         admin metrics registration

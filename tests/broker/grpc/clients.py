@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.grpc.protocol.calls import SERVICE
 from congreve.broker.grpc.protos import Protos
 
 METADATA = (

@@ -24,10 +24,10 @@ from congreve.broker.accounts.account_table import AccountTable
 from congreve.broker.accounts.accounts import Account, Accounts, Perm, topic_need
 from congreve.broker.broker import Broker
 from congreve.broker.grpc.access import CallAccess
-from congreve.broker.grpc.calls import GrpcCall
 from congreve.broker.grpc.codecs.call_accounts import CallAccounts, producer_of
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.remoting.lanes.call import CallField
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.messages.signature import Credentials

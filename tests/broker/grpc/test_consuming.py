@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from congreve.broker.broker import Broker
-from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.grpc.protocol.calls import SERVICE
 from remoting.http2.built import needs_http2
 
 from .clients import DELAY, MESSAGE_ID, METADATA, Client

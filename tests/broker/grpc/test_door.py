@@ -21,8 +21,8 @@ from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
 from congreve.broker.config_parts import TlsConfig
 from congreve.broker.errors import BrokerError
-from congreve.broker.grpc.calls import SERVICE
 from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.grpc.protocol.calls import SERVICE
 from congreve.engine.config import StoreConfig
 from congreve.records.record import decode_record
 from remoting.http2.built import needs_http2

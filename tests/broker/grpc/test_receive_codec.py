@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from congreve.base.clock import ManualClock
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import SERVICE, GrpcCall
 from congreve.broker.grpc.codecs.codec import RECEIVE_KIND, GrpcCodec, frame_of, messages_of
 from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
 from congreve.broker.grpc.codecs.messages import ReceivedMessages
 from congreve.broker.grpc.codecs.receives import ReceiveCodec
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import SERVICE, GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.receive import Receiving
 from congreve.broker.grpc.received import HIDDEN, Received

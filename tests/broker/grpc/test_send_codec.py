@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
-from congreve.broker.grpc.calls import SERVICE, GrpcCall
 from congreve.broker.grpc.codecs.codec import SEND_KIND, GrpcCodec, frame_of, messages_of
 from congreve.broker.grpc.codecs.codes import Code, code_of
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import SERVICE, GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.send import SendRules, bucket_of, java_hash
 from congreve.broker.metadata.topics import TopicConfigManager

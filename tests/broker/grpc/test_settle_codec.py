@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from congreve.broker.grpc.calls import SERVICE, GrpcCall
 from congreve.broker.grpc.codecs.codec import (
     ACK_KIND,
     CHANGE_KIND,
@@ -19,7 +18,8 @@ from congreve.broker.grpc.codecs.codec import (
 )
 from congreve.broker.grpc.codecs.codes import Code, code_of_settling
 from congreve.broker.grpc.codecs.hashed_names import HashedNames
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.calls import SERVICE, GrpcCall
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.grpc.protos import Protos
 from congreve.broker.grpc.settle import Settling
 from congreve.records.message.topics import COMMAND_GROUP, SYSTEM_GROUPS, SYSTEM_TOPICS

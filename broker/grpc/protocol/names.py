@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from congreve.broker.grpc.codecs.codes import Code
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.broker.metadata.name_rules import group_name_fault, topic_name_fault
 from congreve.records.message.topics import is_system_group, is_system_topic
 

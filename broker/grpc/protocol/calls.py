@@ -11,7 +11,7 @@ from congreve.base.errors import CongreveError
 from congreve.broker.accounts.accounts import Need
 from congreve.broker.errors import RefusedError
 from congreve.broker.grpc.codecs.codes import Code, code_of
-from congreve.broker.grpc.errors import CallRefusedError
+from congreve.broker.grpc.protocol.errors import CallRefusedError
 from congreve.remoting.errors import RemotingError
 from congreve.remoting.lanes.call import (
     CallField,

@@ -1,0 +1,1 @@
+"""The protocol itself: calls, their refusals, and names that clients may use."""
