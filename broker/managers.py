@@ -73,7 +73,7 @@ class Managers:
         self.pop_lanes = PopLanes(
             self.pops, store, clock, config.broker_name, config.network_threads
         )
-        self.lites = Lites(config, self.metadata, store, clock, self.pops, self.stats)
+        self.lites = Lites(config, self.metadata, store, clock, self.pops, self.stats, self.pieces)
         self.shown = ShownLog(store.log)
         self._topic_recovery = TopicRecovery(self.metadata, store, self.files.topics_path)
         self._loaded = False

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from congreve.base.clock import Clock
 from congreve.broker.config import BrokerConfig
@@ -18,6 +18,7 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.properties import LITE_TOPIC
 from congreve.records.message.topics import light_topic, lite_of
 from congreve.remoting.loop.periodic import Periodic
+from congreve.remoting.loop.pieces import Pieces
 from congreve.remoting.messages.bodies import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class LiteTopics:
     """Knows the lite topics of all parent topics, and deletes those that are idle.
 
     `arrived` gets a parent topic and those of its watched lite topics that have new messages. One
-    event loop owns it. (RocketMQ 5.5: LiteLifecycleManager.)
+    event loop owns it; long work takes its turns in `pieces`. (RocketMQ 5.5: LiteLifecycleManager.)
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LiteTopics:
         store: MessageStore,
         clock: Clock,
         pops: Pops,
+        pieces: Pieces,
     ) -> None:
         self._config = config
         self._topics = metadata.topics
@@ -54,6 +56,7 @@ class LiteTopics:
         self._store = store
         self._clock = clock
         self._pops = pops
+        self._pieces = pieces
         self._parents: dict[str, list[LiteQueue]] = {}
         self._watched: dict[str, dict[str, None]] = {}
         self._behind: dict[LiteQueue, None] = {}
@@ -151,12 +154,8 @@ class LiteTopics:
         if topic is not None and is_parent(topic):
             self._follow_later(self._open(name, topic))
             return
-        queues = self._parents.pop(name, [])
-        for queue in queues:
+        for queue in self._parents.pop(name, []):
             self._behind.pop(queue, None)
-        if topic is None:
-            for queue in queues:
-                self._drop_windows(name, queue, _all_names(queue))
 
     def _open(self, name: str, topic: TopicConfig) -> list[LiteQueue]:
         """Begin the index of the queues that have none; returns them."""
@@ -240,20 +239,31 @@ class LiteTopics:
 
     # --- the end of lite topics
 
-    def expire(self) -> None:
+    async def expire(self) -> None:
         """Delete lite topics that had no message for too long, and those without messages."""
-        for name, queues in self._parents.items():
-            ttl_ms = expiration_ms(self._topics.table[name])
-            before_ms = self._clock.now() - ttl_ms if ttl_ms else 0
-            for queue in queues:
-                gone = queue.expire(before_ms)
-                self._drop_windows(name, queue, gone)
-                if gone:
-                    logger.info("%d lite topics of %s have expired", len(gone), name)
+        for name in list(self._parents):
+            if count := await self._pieces.run(self._expire_steps(name)):
+                logger.info("%d lite topics of %s have expired", count, name)
         self.tell_full(self.is_full)
+
+    def _expire_steps(self, parent: str) -> Generator[None, None, int]:
+        count, topic = 0, self._topics.table.get(parent)
+        ttl_ms = 0 if topic is None else expiration_ms(topic)
+        before_ms = self._clock.now() - ttl_ms if ttl_ms else 0
+        for queue in self.queues(parent):
+            start, done = 0, False
+            while not done and queue in self.queues(parent):
+                gone, start = queue.expire(before_ms, start, ROUND)
+                self._drop_windows(parent, queue, gone)
+                count += len(gone)
+                done = start == 0
+                yield
+        return count
 
     def _drop_windows(self, parent: str, queue: LiteQueue, names: list[str]) -> None:
         """Forget how far groups have come in lite topics that are gone."""
+        if not names:
+            return
         bound = [
             group for group, config in self._groups.table.items() if bound_topic(config) == parent
         ]
@@ -269,7 +279,3 @@ class LiteTopics:
     def _drop(self, window: PopWindow) -> None:
         self._pops.ordered.end(window)
         self._pops.in_flight.drop(window)
-
-
-def _all_names(queue: LiteQueue) -> list[str]:
-    return queue.expire(1 << 62)

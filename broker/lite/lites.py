@@ -13,6 +13,7 @@ from congreve.broker.metadata.metadata import Metadata
 from congreve.broker.pop.service import Pops
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.store import MessageStore
+from congreve.remoting.loop.pieces import Pieces
 
 
 class Lites:
@@ -29,8 +30,9 @@ class Lites:
         clock: Clock,
         pops: Pops,
         stats: BrokerStats,
+        pieces: Pieces,
     ) -> None:
-        self.topics = LiteTopics(config, metadata, store, clock, pops)
+        self.topics = LiteTopics(config, metadata, store, clock, pops, pieces)
         starts = LiteStarts(self.topics, pops, store)
         self.subscriptions = LiteSubscriptions(config, metadata.groups, self.topics, starts)
         self.taking = LiteTaking(self.topics, self.subscriptions, starts, pops, stats, clock)

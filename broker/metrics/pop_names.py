@@ -9,7 +9,7 @@ from congreve.broker.metrics.figures import OTHER
 from congreve.broker.pop.progress import age_of_oldest
 from congreve.broker.pop.service import Pops
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import popped_topic
+from congreve.records.message.topics import lite_of, popped_topic
 
 GroupAndTopic = tuple[str, str]
 WINDOWS_OF_STEP = 100
@@ -18,7 +18,8 @@ WINDOWS_OF_STEP = 100
 class PopNames:
     """The families ``congreve_pop_*`` of one broker; none before the first pop.
 
-    There are rows for `max_rows()` groups and topics; the rest is in the row `other`.
+    Lite topics count for their parent, and only what is out. There are rows for `max_rows()` groups
+    and topics; the rest is in the row `other`.
     (RocketMQ 5: PopMetricsManager.)
     """
 
@@ -36,12 +37,15 @@ class PopNames:
         ready: Counter[GroupAndTopic] = Counter()
         ages: dict[GroupAndTopic, float] = {}
         for number, window in enumerate(windows):
-            key = window.group, popped_topic(window.group, window.topic)
-            end = self._store.max_offset(window.topic, window.queue_id)
-            out[key] += window.out
-            ready[key] += max(end - window.next, 0)
-            if (age_ms := age_of_oldest(window, self._store)) is not None:
-                ages[key] = max(ages.get(key, 0), age_ms / 1000)
+            if lite := lite_of(window.topic):
+                out[window.group, lite[0]] += window.out
+            else:
+                key = window.group, popped_topic(window.group, window.topic)
+                end = self._store.max_offset(window.topic, window.queue_id)
+                out[key] += window.out
+                ready[key] += max(end - window.next, 0)
+                if (age_ms := age_of_oldest(window, self._store)) is not None:
+                    ages[key] = max(ages.get(key, 0), age_ms / 1000)
             if number % WINDOWS_OF_STEP == WINDOWS_OF_STEP - 1:
                 yield None
         again = _of_topics(self._pops.redelivery.again_counts)

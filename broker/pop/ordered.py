@@ -5,6 +5,7 @@ import msgspec
 from congreve.broker.metadata.offsets import Place
 from congreve.engine.pop.in_flight import PopWindow
 from congreve.engine.pop.results import Answer
+from congreve.records.message.topics import light_topic
 
 
 class Batch(msgspec.Struct):
@@ -41,9 +42,11 @@ class OrderedBatches:
         self._batches.pop(_place(window), None)
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """Forget a group or topic."""
-        for place in [each for each in self._batches if group == each[0] or topic == each[1]]:
-            del self._batches[place]
+        """Forget a group, or a topic with its lite topics."""
+        light = light_topic(topic or "", "")
+        for place in list(self._batches):
+            if group == place[0] or topic == place[1] or place[1].startswith(light):
+                del self._batches[place]
 
     def is_attempt(self, window: PopWindow, attempt_id: str | None) -> bool:
         """Whether the receiver of the batch that is out asks again."""

@@ -367,7 +367,7 @@ class Pops:
         """Let members that pull read what waits to be popped again."""
         if not self._pulled_ms:
             return
-        for window in self.in_flight.all_windows():
+        for window in self._own_windows():
             self._move_to_pulls(window)
         self.set_timer()
 

@@ -171,7 +171,8 @@ cdef class LiteQueue:
             lite = self.lites[self.noted[i]]
             if lite != NULL and lite.noted:
                 lite.noted = False
-                found.append(name_of(lite))
+                if self.has_messages(lite):
+                    found.append(name_of(lite))
         self.noted_count = 0
         return found
 
@@ -324,15 +325,16 @@ cdef class LiteQueue:
             at += self.link_at(at).step
         return found
 
-    def expire(self, int64_t before_ms):
+    def expire(self, int64_t before_ms, int64_t start, int64_t most):
         """Remove the lite topics whose last message was stored before `before_ms`, or is gone.
 
-        Returns their names. One that is watched stays, without messages.
+        Looks at `most` places from `start` on. Returns their names, and where the next call starts;
+        0: at the end. One that is watched stays, without messages.
         """
-        cdef uint32_t i
+        cdef int64_t i, stop = min(start + most, <int64_t> self.lite_end)
         cdef Lite *lite
         gone = []
-        for i in range(self.lite_end):
+        for i in range(start, stop):
             lite = self.lites[i]
             if lite == NULL:
                 continue
@@ -341,7 +343,7 @@ cdef class LiteQueue:
             if lite.first >= 0 or not lite.watched:
                 gone.append(name_of(lite))
                 self.clear(lite)
-        return gone
+        return gone, 0 if stop == self.lite_end else stop
 
     def forget(self, str name):
         """Remove a lite topic; one that is watched stays, without messages."""

@@ -43,6 +43,7 @@ import numpy
 
 from congreve.engine.errors import PopFullError, PopJournalError
 from congreve.engine.pop.results import Answer, Due
+from congreve.records.message.topics import light_topic
 
 cdef enum:
     # Bytes of an empty journal that stay reserved.
@@ -137,9 +138,10 @@ cdef class InFlight:
         return found
 
     def drop_topic(self, str topic):
-        """Drop the windows of a topic."""
+        """Drop the windows of a topic, and of its lite topics."""
+        cdef str light = light_topic(topic, "")
         for window in self.all_windows():
-            if (<PopWindow> window).topic == topic:
+            if (<PopWindow> window).topic == topic or (<PopWindow> window).topic.startswith(light):
                 self.drop_window(window)
 
     def drop_group(self, str group):

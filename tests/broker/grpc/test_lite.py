@@ -16,6 +16,8 @@ from harness.wire import Wire
 from congreve.base.clock import Clock, ManualClock
 from congreve.broker.broker import Broker
 from congreve.broker.grpc.codecs.codes import Code
+from congreve.broker.metrics.pop_names import PopNames
+from congreve.remoting.messages.codes import RequestCode
 from remoting.http2.built import needs_http2
 
 from .clients import Client, open_telemetry
@@ -149,11 +151,8 @@ def send(made: Client, name: str, body: str = "body") -> int:
 def expire(broker: Broker) -> None:
     """Let the event loop look for idle lite topics."""
 
-    async def look() -> None:
-        broker.managers.lites.topics.expire()
-
     assert broker._thread is not None
-    broker._thread.run(look())
+    broker._thread.run(broker.managers.lites.topics.expire())
 
 
 def bodies(messages: list[Any]) -> list[str]:
@@ -418,6 +417,34 @@ def test_an_idle_lite_topic_is_deleted(tmp_path: Path) -> None:
                 expire(broker)
                 assert len(broker.managers.lites.topics) == left
                 assert len(broker.managers.pops.in_flight.all_windows()) == left
+
+
+def test_the_end_of_the_parent_is_that_of_its_lite_topics(tmp_path: Path) -> None:
+    with lites(tmp_path) as (broker, made):
+        send(made, "l1")
+        with member(made) as consumer:
+            consumer.sync(ADD, "l1")
+            assert bodies(consumer.receive()[1]) == ["body"]
+            with Wire(broker.address) as wire:
+                assert wire.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": PARENT}).code == 0
+            assert not broker.managers.pops.in_flight.all_windows()
+            assert len(broker.managers.lites.topics) == 0
+
+
+def test_lite_topics_are_counted_for_their_parent(tmp_path: Path) -> None:
+    with lites(tmp_path) as (broker, made):
+        names = ["l1", "l2"]
+        for name in names:
+            send(made, name)
+        with member(made) as consumer:
+            consumer.sync(ADD, *names)
+            assert len(consumer.receive()[1]) == 2
+            pops = broker.managers.pops
+            families = PopNames(pops, broker.store, lambda: 10).families()
+            found = {each.name: each.samples for each in families if each is not None}
+    [(labels, out)] = found["congreve_pop_in_flight"]
+    assert PARENT in labels
+    assert out == 2
 
 
 def test_a_group_of_all_lite_topics_is_refused(tmp_path: Path) -> None:

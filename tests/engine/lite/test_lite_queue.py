@@ -92,6 +92,20 @@ class LiteModel(RuleBasedStateMachine):
         self.model.pop(name, None)
         self.new.discard(name)
 
+    @rule(places=st.integers(1, 3))
+    def expire(self, places: int) -> None:
+        """All of them, because none is as new as the end of time; some places at a time."""
+        found: list[str] = []
+        start, done = 0, False
+        while not done:
+            names, start = self.index.expire(1 << 62, start, places)
+            found += names
+            done = start == 0
+        assert self.model.keys() <= set(found)
+        assert len(found) == len(set(found))
+        self.model = {}
+        self.new = set()
+
     @rule(name=NAMES, offset=OFFSETS, most=st.integers(1, 5))
     def read(self, name: str, offset: int, most: int) -> None:
         wanted = [each for each in self.model.get(name, []) if each >= offset][:most]
