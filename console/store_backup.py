@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ MARK = "backup.json"
 LOG = "commitlog"
 LEFT_OUT = frozenset(("lock", MARK))
 PIECE = 8 << 20
+BLOCK = 4096
+_ZEROS = bytes(BLOCK)
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,8 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     length: int | None = None
     """Bytes of the files with their holes; earlier versions did not note it."""
+    checksums: dict[str, int] | None = None
+    """Of each file, by its path in the backup; earlier versions did not note them."""
 
 
 Progress = Callable[[int], object]
@@ -57,8 +62,8 @@ def make_backup(root: Path, commit_log: Path, target: Path, progress: Progress) 
         target.mkdir(parents=True)
         for entry in sorted(root.iterdir()):
             if entry.name not in LEFT_OUT | {LOG}:
-                copy.tree(entry, target / entry.name)
-        copy.tree(commit_log, target / LOG)
+                copy.tree(entry, target / entry.name, entry.name)
+        copy.tree(commit_log, target / LOG, LOG)
         made = Backup(
             identity=IdentityFile(str(target / "congreve"), read_only=True).load(),
             root=str(root.resolve()),
@@ -68,6 +73,7 @@ def make_backup(root: Path, commit_log: Path, target: Path, progress: Progress) 
             files=copy.files,
             bytes=copy.bytes,
             length=copy.length,
+            checksums=copy.checksums,
         )
         (target / MARK).write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2))
     except OSError as error:
@@ -90,7 +96,7 @@ def restore_backup(backup: Path, root: Path, commit_log: Path, progress: Progres
 
     Both must not exist, or be empty: a log or queues of another state are never mixed with the
     backup's. The folders get their names when all of the copy is on the disk. Raises CongreveError,
-    also for a backup in which files are missing or cut.
+    also for a backup in which files are missing, cut, changed, or another store's.
     """
     made = read_mark(backup)
     _check_whole(backup, made)
@@ -104,10 +110,20 @@ def restore_backup(backup: Path, root: Path, commit_log: Path, progress: Progres
     parts = [(backup / LOG, commit_log)] if is_apart else []
     try:
         for source, folder in parts:
-            copy.tree(source, _unfinished(folder))
+            copy.tree(source, _unfinished(folder), LOG)
         for entry in sorted(backup.iterdir()):
             if entry.name not in LEFT_OUT and not (is_apart and entry.name == LOG):
-                copy.tree(entry, _unfinished(root) / entry.name)
+                copy.tree(entry, _unfinished(root) / entry.name, entry.name)
+        if made.checksums is not None and (found := copy.checksums) != made.checksums:
+            for _, folder in [*parts, (backup, root)]:
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(_unfinished(folder))
+            names = found.keys() | made.checksums.keys()
+            name = min(each for each in names if found.get(each) != made.checksums.get(each))
+            raise CongreveError(
+                f"{backup / name} is not the file that was backed up: it has changed, or is of"
+                " another store; take another copy of the backup"
+            )
         for _, folder in [*parts, (backup, root)]:
             with suppress(FileNotFoundError):
                 folder.rmdir()
@@ -162,42 +178,56 @@ class _Copy:
         self.files = 0
         self.bytes = 0
         self.length = 0
+        self.checksums: dict[str, int] = {}
 
-    def tree(self, source: Path, target: Path) -> None:
-        """Copy a file or a folder; links are followed. What a broker has just removed is left
-        out."""
+    def tree(self, source: Path, target: Path, name: str) -> None:
+        """Copy a file or a folder, whose path in the backup is `name`; links are followed. What a
+        broker has just removed is left out."""
         if source.is_dir():
             target.mkdir(parents=True, exist_ok=True)
-            for name in sorted(os.listdir(source)):
-                self.tree(source / name, target / name)
+            for each in sorted(os.listdir(source)):
+                self.tree(source / each, target / each, f"{name}/{each}")
             shutil.copystat(source, target)
             DISK.sync_folder(str(target))
             return
         with suppress(FileNotFoundError):
-            self._file(source, target)
+            self._file(source, target, name)
 
-    def _file(self, source: Path, target: Path) -> None:
+    def _file(self, source: Path, target: Path, name: str) -> None:
         with DISK.open(str(source), os.O_RDONLY) as read:
             target.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with DISK.open(str(target), flags) as written:
                 size = os.fstat(read.descriptor).st_size
-                at = 0
+                at, checksum = 0, size
                 while at < size and (part := DISK.next_data(read, at)):
                     begin, at = part
-                    self._range(read, written, begin, min(at, size))
+                    checksum = self._range(read, written, begin, min(at, size), checksum)
                 DISK.truncate(written, size)
                 DISK.sync(written)
         shutil.copystat(source, target)
         self.files += 1
         self.length += size
+        self.checksums[name] = checksum & 0xFFFFFFFF
 
-    def _range(self, source: File, target: File, begin: int, end: int) -> None:
+    def _range(self, source: File, target: File, begin: int, end: int, checksum: int) -> int:
+        """Returns the checksum with this range in it."""
         while begin < end:
             piece = DISK.read(source, min(PIECE, end - begin), begin)
             if not piece:
-                return
+                break
             DISK.write(target, piece, begin)
+            checksum = _checksum(piece, begin, checksum)
             begin += len(piece)
             self.bytes += len(piece)
             self._progress(len(piece))
+        return checksum
+
+
+def _checksum(piece: bytes, begin: int, checksum: int) -> int:
+    """The CRC of what is not zero, with its place: another file system has other holes."""
+    for at in range(0, len(piece), BLOCK):
+        block = piece[at : at + BLOCK]
+        if block != _ZEROS[: len(block)]:
+            checksum = zlib.crc32(block, zlib.crc32((begin + at).to_bytes(8, "big"), checksum))
+    return checksum

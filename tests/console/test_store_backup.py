@@ -111,6 +111,29 @@ def test_a_damaged_backup_is_refused(tmp_path: Path, damage: str) -> None:
     assert not new.exists() and not list(tmp_path.glob("*.restoring"))
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_log_of_the_same_size_from_another_store_is_refused(tmp_path: Path, apart: bool) -> None:
+    copies = []
+    for number in range(2):
+        root = tmp_path / f"store-{number}"
+        (root / "commitlog").mkdir(parents=True)
+        with (root / "commitlog" / "0").open("wb") as file:
+            file.write(b"record %d" % number)
+            file.truncate(1 << 20)
+        copies.append(tmp_path / f"copy-{number}")
+        make_backup(root, root / "commitlog", copies[-1], lambda size: None)
+    new = tmp_path / "new"
+    log = tmp_path / "log" if apart else new / "commitlog"
+    # Without its holes it is the same file.
+    whole = (copies[0] / "commitlog" / "0").read_bytes()
+    (copies[0] / "commitlog" / "0").write_bytes(whole)
+    restore_backup(copies[0], tmp_path / "first", tmp_path / "first" / "commitlog", lambda _: None)
+    shutil.copytree(copies[1] / "commitlog", copies[0] / "commitlog", dirs_exist_ok=True)
+    with pytest.raises(CongreveError, match="commitlog/0 is not the file that was backed up"):
+        restore_backup(copies[0], new, log, lambda size: None)
+    assert not new.exists() and not log.exists() and not list(tmp_path.glob("*.restoring"))
+
+
 def test_a_copy_has_holes_times_and_linked_folders(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     for folder in (root / "commitlog", elsewhere):
