@@ -38,6 +38,7 @@ from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.exported import ExportedFile
+from congreve.engine.state.found_damage import FoundDamage
 from congreve.engine.state.identity import IdentityFile
 from congreve.engine.state.part_owners import PartOwnerFile
 from congreve.engine.state.sealed import seal
@@ -246,6 +247,13 @@ def _sealed_files() -> Iterator[Parser]:
         ("engine/state/part_owners.py", "engine/state/sealed.py"),
         _in_file("commitlog.owner.json", lambda path: PartOwnerFile(str(path)[:-11]).load()),
         [seal(b'{"identity":"0123","root":"/data/store","checkpoints":7}').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "damage that a reader has found",
+        ("engine/state/found_damage.py", "engine/state/sealed.py"),
+        _in_file("found-damage.json", lambda path: FoundDamage(str(path.parent)).take()),
+        [seal(b"[4096,8192]").encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(

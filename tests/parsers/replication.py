@@ -47,7 +47,7 @@ def parsers() -> Iterator[Parser]:
         frame_in,
         [
             Fetch(500, 900, NamedRecord(300, 200, 7, 1_700_000_000_000)).encode(),
-            Fetched(500, WHOLE, 400).encode(),
+            Fetched(500, WHOLE, 900, 400).encode(),
         ],
     )
     yield Parser(

@@ -26,6 +26,7 @@ _COORDINATOR = "reads answers of the coordinator that broker.conf names"
 
 ELSEWHERE: dict[str, str] = {
     "broker/pop/copies.pyx": _BYTES_OF_STORE,
+    "engine/scrub/damage.py": _NO_PARSER,
     "broker/pop/lanes/lost_pops.pyx": "reads what lanes have written",
     "remoting/signatures/md5.pyx": "reads an address of this process",
     "broker/grpc/codecs/messages.pyx": "reads records that Gather has checked",

@@ -67,8 +67,10 @@ OWN_STATUS = re.compile(
     r"|haRepairs|logDamaged|logDamagedFound|logRepaired"
     r"|brokerRole|haSlaves|haInSync|getTransferredTps) :"
 )
-# Settings whose values differ: ports, folders, and a size of our own.
-OTHER_VALUES = re.compile(r"(haListenPort|haTransferBatchSize|listenPort|\w+Home|\w+Path\w*) = ")
+# Settings whose values differ: ports, folders, a size and a number of our own.
+OTHER_VALUES = re.compile(
+    r"(haListenPort|haTransferBatchSize|listenPort|maxLmqConsumeQueueNum|\w+Home|\w+Path\w*) = "
+)
 
 COMMANDS = [
     ("updateTopic", "-t", "made", "-b", "BROKER", "-r", "3", "-w", "2", "-p", "4"),
