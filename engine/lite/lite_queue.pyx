@@ -14,7 +14,6 @@ from libc.string cimport memmove, memset
 from congreve.base.atomic cimport load_acquire
 from congreve.engine.log.commit_log cimport CommitLog
 from congreve.engine.queue.consume_queue cimport ConsumeQueue
-from congreve.io_backends.backend cimport Segment
 from congreve.records.byte_table cimport Key, add_entry, empty_slot, key_of, move_slots, slot_of
 from congreve.records.message.properties cimport LITE_TOPIC
 from congreve.records.record cimport RECORD_OK, RecordView, check, property_of

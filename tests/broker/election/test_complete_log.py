@@ -191,7 +191,7 @@ async def test_after_a_power_cut_of_all_the_longest_log_is_elected(
         await eventually(lambda: group.broker(1).store.log.max_offset == end)
 
 
-async def test_a_member_with_a_damaged_log_copies_what_was_damaged(
+async def test_a_member_with_a_damaged_log_gets_what_was_damaged(
     tmp_path: Path, etcd: Etcd, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with ElectedGroup(tmp_path, etcd) as group:
@@ -214,7 +214,8 @@ async def test_a_member_with_a_damaged_log_copies_what_was_damaged(
         of_master = Path(group.broker(1).store.config.root_dir)
         await eventually(lambda: log_bytes(root) == log_bytes(of_master))
         await eventually(lambda: group.in_sync() == {1, 2})
-        assert "the master has what is damaged here" in caplog.text
+        # A master that is busy does not answer in time: then the member copies the rest again.
+        assert "are repaired, from the log of" in caplog.text or "it is cut there" in caplog.text
 
 
 async def test_a_member_follows_a_master_with_a_damaged_log(tmp_path: Path, etcd: Etcd) -> None:
