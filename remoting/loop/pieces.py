@@ -71,11 +71,11 @@ class Pieces:
 
     def _run_piece(self, work: Generator[object, None, object], own: LoopTime | None) -> None:
         """Raises StopIteration with the result at the end of the work."""
-        began = now = self._clock()
+        began = self._clock()
         try:
-            while now < began + self._piece_s:
+            next(work)
+            while self._clock() < began + self._piece_s:
                 next(work)
-                now = self._clock()
         finally:
             if own is not None:
                 (self._common if own.wait_s else own).spend(self._clock() - began)

@@ -78,6 +78,16 @@ async def test_a_peer_that_rests_has_its_burst_again(monkeypatch: pytest.MonkeyP
     assert await time.took(BURST_S, peer) == pytest.approx(BURST_S, rel=0.01)
 
 
+async def test_the_shortest_piece_is_a_step() -> None:
+    def steps(count: int) -> Generator[None, None, int]:
+        for _ in range(count):
+            yield
+        return count
+
+    pieces = Pieces(0.0)
+    assert [await pieces.run(steps(count), Peer()) for count in (0, 3)] == [0, 3]
+
+
 async def test_work_that_fails_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     time, peer = VirtualTime(monkeypatch), Peer()
 
