@@ -47,6 +47,9 @@ class Member:
     def tell_lane(self, kind: int, data: bytes) -> None:
         pass
 
+    async def until_read(self) -> None:
+        pass
+
     async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         return command.reply(0, body=b"{}")
 

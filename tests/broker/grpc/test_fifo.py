@@ -105,8 +105,11 @@ def test_one_batch_of_a_queue_and_so_of_a_message_group_is_out(tmp_path: Path) -
 
 def test_order_holds_through_redelivery(tmp_path: Path) -> None:
     with ordered(tmp_path) as (_, made):
-        batch = receive(made, batch_size=3)
-        name = batch[0].body[:1]
+        name, both = b"a", receive(made)
+        batch = [message for message in both if message.body.startswith(name)]
+        for message in both:
+            if message not in batch:
+                acknowledge(made, message)
         acknowledge(made, batch[0])
         acknowledge(made, batch[2])
         return_at_once(made, batch[1])
@@ -123,12 +126,11 @@ def test_order_holds_through_redelivery(tmp_path: Path) -> None:
 
 def test_a_lost_answer_is_given_again_to_the_same_attempt(tmp_path: Path) -> None:
     with ordered(tmp_path) as (_, made):
-        first = receive(made, batch_size=3, attempt_id="one")
-        again = receive(made, batch_size=3, attempt_id="one")
-        assert shown(again) == shown(first)
-        assert {body[:1] for body, _ in shown(receive(made, attempt_id="two"))} != {
-            body[:1] for body, _ in shown(first)
-        }
+        first = receive(made, attempt_id="one")
+        assert len(first) == 6
+        again = receive(made, attempt_id="one")
+        assert sorted(shown(again)) == sorted(shown(first))
+        assert receive(made, attempt_id="two") == []
         for message in again:
             acknowledge(made, message)
 
