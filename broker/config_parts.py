@@ -286,7 +286,7 @@ class LimitsConfig(Part):
     """Memory for SQL92 filters; those of groups that left are dropped first. Congreve only."""
     max_consumer_offsets: Annotated[int, Range(1, INT_MAX), Change.NOW] = 2_000_000
     """Most queues for which groups together keep offsets. Congreve only."""
-    max_consumer_offset_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 192 << 20
+    max_consumer_offset_bytes: Annotated[int, Range(1, LONG_MAX), Change.NOW] = 240 << 20
     """Memory for the offsets of groups. Congreve only."""
     max_connections: Annotated[int, Range(0, INT_MAX)] = 0
     """Most connections; 0: as many as the limit of open files allows. Congreve only."""
