@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import msgspec
-from sidebyside import cases
+from sidebyside import cases, process
 
 from congreve.broker.grpc.protos import Protos
 from congreve.console.loadgen import generator
@@ -60,17 +60,10 @@ class Consumers:
         count = self._load.count * self._load.batch
         words = [target.port, connections, WARM_UP_S, seconds, count, *self._requests(group)]
         command = [str(self._program), *map(str, words)]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            if process.stdout.readline():
-                begins()
-            result, why = process.stdout.read(), process.stderr.read()
-        if process.returncode:
-            raise click.ClickException(f"{target.name}: {why.strip()}")
-        done = msgspec.json.decode(result, type=Done)
+        try:
+            done = msgspec.json.decode(process.output_of(command, begins), type=Done)
+        except process.ProgramError as error:
+            raise click.ClickException(f"{target.name}: {error}") from error
         if not done.messages:
             raise click.ClickException(f"{target.name}: no messages are left: give more --messages")
         return done

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from sidebyside import process
 
 SOURCE = Path(__file__).with_name("members.c")
 MOST = 32
@@ -29,10 +30,6 @@ class Done(msgspec.Struct, frozen=True, rename="camel"):
     """Messages that came after their acknowledgement was answered."""
 
 
-class FailedError(Exception):
-    """The members have stopped; the text is why."""
-
-
 class Program:
     """The program, compiled into a folder."""
 
@@ -51,18 +48,10 @@ class Program:
         *work: str | float,
         begins: Callable[[], None] = lambda: None,
     ) -> Done:
-        """Run a work of members.c; `begins` is called when what is measured begins."""
+        """Run a work of members.c; `begins` is called when what is measured begins.
+
+        Raises ProgramError.
+        """
         words = [port, topic, group, members, invisible_ms, *work]
         command = [str(self._path), *map(str, words)]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            if process.stdout.readline():
-                begins()
-            result = process.stdout.read()
-            why = process.stderr.read()
-        if process.returncode:
-            raise FailedError(why.strip() or f"members ended with code {process.returncode}")
-        return msgspec.json.decode(result, type=Done)
+        return msgspec.json.decode(process.output_of(command, begins), type=Done)

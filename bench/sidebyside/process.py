@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 KIBIBYTE = 1024
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
+
+
+class ProgramError(Exception):
+    """A program has failed; the text is what it said."""
 
 
 class Memory(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,3 +104,19 @@ def _first_line(*command: str) -> str:
         return ""
     lines = (done.stdout or done.stderr).splitlines()
     return lines[0] if lines else ""
+
+
+def output_of(command: list[str], begins: Callable[[], None]) -> str:
+    """What a load program prints after its first line, with which it says that what is measured
+    begins: then `begins` is called. Raises ProgramError."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if process.stdout.readline():
+            begins()
+        result, why = process.stdout.read(), process.stderr.read()
+    if process.returncode:
+        raise ProgramError(why.strip() or f"{command[0]} ended with code {process.returncode}")
+    return result

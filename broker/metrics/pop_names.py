@@ -9,7 +9,7 @@ from congreve.broker.metrics.figures import OTHER
 from congreve.broker.pop.progress import age_of_oldest
 from congreve.broker.pop.service import Pops
 from congreve.engine.store import MessageStore
-from congreve.records.message.topics import lite_of, popped_topic
+from congreve.records.message.topics import is_light, popped_topic
 
 GroupAndTopic = tuple[str, str]
 WINDOWS_OF_STEP = 100
@@ -37,12 +37,10 @@ class PopNames:
         ready: Counter[GroupAndTopic] = Counter()
         ages: dict[GroupAndTopic, float] = {}
         for number, window in enumerate(windows):
-            if lite := lite_of(window.topic):
-                out[window.group, lite[0]] += window.out
-            else:
-                key = window.group, popped_topic(window.group, window.topic)
+            key = window.group, popped_topic(window.group, window.topic)
+            out[key] += window.out
+            if not is_light(window.topic):
                 end = self._store.max_offset(window.topic, window.queue_id)
-                out[key] += window.out
                 ready[key] += max(end - window.next, 0)
                 if (age_ms := age_of_oldest(window, self._store)) is not None:
                     ages[key] = max(ages.get(key, 0), age_ms / 1000)

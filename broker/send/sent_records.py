@@ -61,10 +61,12 @@ class SentRecords:
         topic = self._topics.table[header.topic]
         queue_id = header.queue_id
         if queue_id < 0:
-            queue_id = self._random_queue(topic)
-            if properties.LITE_TOPIC in stored:
-                lite = stored[properties.LITE_TOPIC]
-                queue_id = queue_of_lite(lite, topic.write_queue_nums)
+            lite = stored.get(properties.LITE_TOPIC)
+            queue_id = (
+                self._random_queue(topic)
+                if lite is None
+                else queue_of_lite(lite, topic.write_queue_nums)
+            )
         if not header.batch and _priority(stored) >= 0:
             if message_type(stored) == NORMAL:
                 queue_id = max(min(_priority(stored), topic.write_queue_nums - 1), 0)
