@@ -156,9 +156,10 @@ def list_steps(
     separator = before
     for item in items:
         written.write(separator)
-        written.write(b"".join(item))
+        for text in item:  # joined, a large item would be written in one step
+            written.write(text)
+            yield
         separator = b","
-        yield
     written.write(b"" if items else before)
     written.write(after)
     return written.getvalue()
