@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from congreve.remoting.lanes.connections import ConnectionTable
 from congreve.remoting.lanes.handle import Kind, LaneHandle
@@ -63,7 +68,7 @@ def lane(*further: socket.socket, **settings: Any) -> Iterator[Peers]:
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         listener.setblocking(False)
         made = Lane([each.fileno() for each in (listener, *further)], LaneSink(), **settings)
-        thread = threading.Thread(target=made.run)
+        thread = threading.Thread(target=made.run, name="lane")
         thread.start()
         try:
             yield Peers(made, listener.getsockname())
@@ -383,3 +388,20 @@ def test_connections_end_with_their_lane_while_others_keep_its_objects() -> None
     with peer:
         assert receive(peer, 1) == b""
     assert peers.lane is not None
+
+
+def slice_ns(thread: int) -> int:
+    """The time slice of a thread of this process."""
+    scheduled = Path(f"/proc/self/task/{thread}/sched").read_text()
+    return int(re.search(r"^se\.slice\s*:\s*(\d+)", scheduled, re.MULTILINE)[1])
+
+
+@pytest.mark.skipif(
+    tuple(map(int, platform.release().split(".")[:2])) < (6, 12),
+    reason="this Linux has no time slices of single threads",
+)
+def test_a_lane_gets_a_core_soon_because_its_time_slices_are_short() -> None:
+    with lane() as peers:
+        thread = next(each for each in threading.enumerate() if each.name == "lane").native_id
+        peers.wait(lambda: slice_ns(thread) == 100_000)
+        assert slice_ns(threading.get_native_id()) > 100_000
