@@ -133,14 +133,15 @@ class Pops:
     async def load(self) -> None:
         """Read the journal, and commit the offsets that it has; the store is open.
 
-        A slave, whose log another one may replace, does not. Raises StoreError.
+        A group that is in no table stays: the journal has each deletion before the table, and a
+        slave may become the master before it has copied the group. A slave, whose log another one
+        may replace, reads nothing. Raises StoreError.
         """
         if self._config.is_slave or not await asyncio.to_thread(self._load):
             return
         self._used = True
         for window in self._own_windows():
             self._topic_changed(window.topic, self._topics.table.get(window.topic))
-            self._group_changed(window.group)
         for window in self._own_windows():
             self.commit(window)
             place = window.group, window.topic, window.queue_id
@@ -183,10 +184,7 @@ class Pops:
     # --- windows
 
     def prepare(self, group: str, topic: str) -> Awaitable[object] | None:
-        """Create what the pops of a group need; returns what to wait for until it is saved.
-
-        A slave that becomes the master forgets what is out for groups that it does not have.
-        """
+        """Create what the pops of a group need; returns what to wait for until it is saved."""
         retry = stored_pop_retry_topic(group, topic)
         separate = self._config.pops.use_separate_retry_queue
         if separate or retry not in self._topics.table:
