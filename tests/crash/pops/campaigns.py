@@ -84,25 +84,24 @@ def popping(
     return members
 
 
-def send_all(address: str, ledgers: list[Ledger], seed: int) -> None:
+def send_all(address: str, ledgers: list[Ledger]) -> None:
     with Wire(address) as wire:
-        if not seed:
-            for ledger in ledgers:
-                make_group(wire, ledger)
+        for ledger in ledgers:
+            make_group(wire, ledger)
         send(wire, ledgers)
 
 
-def one_broker(folder: Path, backend: str, kills: int) -> Outcome:
-    """A broker that is killed so often."""
+def one_broker(folder: Path, backend: str, seeds: range) -> Outcome:
+    """A broker that is killed once with each seed."""
     namesrv = servers.namesrv("congreve", folder / "namesrv")
     settings = SETTINGS | {"ioBackend": backend}
     broker = servers.broker("congreve", folder / "broker", namesrv.address, settings=settings)
     ledgers = new_ledgers()
     namesrv.start()
     try:
-        for seed in range(kills):
+        for seed in seeds:
             broker.start()
-            send_all(broker.address, ledgers, seed)
+            send_all(broker.address, ledgers)
             ended = threading.Event()
             members = popping(broker.address, ledgers, seed, ended, broker.broker_name)
             time.sleep(random.Random(seed).uniform(0.1, 0.8))
@@ -116,10 +115,10 @@ def one_broker(folder: Path, backend: str, kills: int) -> Outcome:
     finally:
         broker.kill()
         namesrv.kill()
-    return Outcome(kills, ledgers)
+    return Outcome(len(seeds), ledgers)
 
 
-def pair(folder: Path, backend: str, kills: int) -> Outcome:
+def pair(folder: Path, backend: str, seeds: range) -> Outcome:
     """A SYNC_MASTER and its slave, either of which is killed; in the end the slave's store is that
     of a master."""
     namesrv = servers.namesrv("congreve", folder / "namesrv")
@@ -136,9 +135,9 @@ def pair(folder: Path, backend: str, kills: int) -> Outcome:
     for server in (namesrv, master, slave):
         server.start()
     try:
-        for seed in range(kills):
+        for seed in seeds:
             chance = random.Random(seed)
-            send_all(master.address, ledgers, seed)
+            send_all(master.address, ledgers)
             ended = threading.Event()
             members = popping(master.address, ledgers, seed, ended, master.broker_name)
             time.sleep(chance.uniform(0.1, 0.8))
@@ -162,23 +161,23 @@ def pair(folder: Path, backend: str, kills: int) -> Outcome:
     finally:
         for server in (slave, master, namesrv):
             server.kill()
-    return Outcome(kills, ledgers)
+    return Outcome(len(seeds), ledgers)
 
 
-def switching(folder: Path, backend: str, kills: int) -> Outcome:
-    """A broker that is killed so often; the members of the group pop, or pull, by turns."""
+def switching(folder: Path, backend: str, seeds: range) -> Outcome:
+    """A broker, killed once with each seed; the members of the group pop, or pull, by turns."""
     namesrv = servers.namesrv("congreve", folder / "namesrv")
     settings = SETTINGS | {"ioBackend": backend}
     broker = servers.broker("congreve", folder / "broker", namesrv.address, settings=settings)
     ledgers = [Ledger("switching", ordered=False)]
     namesrv.start()
     try:
-        for seed in range(kills):
+        for seed in seeds:
             chance = random.Random(seed)
             broker.start()
             turns = chance.randrange(1, SWITCHES + 1)
             for turn in range(turns):
-                send_all(broker.address, ledgers, seed + turn)
+                send_all(broker.address, ledgers)
                 ended = threading.Event()
                 if chance.random() < 0.5:
                     pulls = PullingMember(broker.address, ledgers[0], chance)
@@ -200,10 +199,10 @@ def switching(folder: Path, backend: str, kills: int) -> Outcome:
     finally:
         broker.kill()
         namesrv.kill()
-    return Outcome(kills, ledgers)
+    return Outcome(len(seeds), ledgers)
 
 
-async def group(folder: Path, backend: str, kills: int) -> Outcome:
+async def group(folder: Path, backend: str, seeds: range) -> Outcome:
     """Two members of an elected group, either of which is killed.
 
     A pop is answered before slaves have it, so that what was just taken may come from the next
@@ -215,13 +214,13 @@ async def group(folder: Path, backend: str, kills: int) -> Outcome:
     async with elected.running():
         for number in elected.members:
             elected.start(number)
-        for seed in range(kills):
+        for seed in seeds:
             await _one_kill(elected, ledgers, seed)
         await elected.all_in_sync()
         address = elected.members[await _master_of(elected)].address
         for ledger in ledgers:
             await asyncio.to_thread(settle_rest, address, ledger, GROUP)
-    return Outcome(kills, ledgers, timely=False)
+    return Outcome(len(seeds), ledgers, timely=False)
 
 
 async def _one_kill(elected: ElectedProcesses, ledgers: list[Ledger], seed: int) -> None:
@@ -229,7 +228,7 @@ async def _one_kill(elected: ElectedProcesses, ledgers: list[Ledger], seed: int)
     await elected.all_in_sync()
     master = await _master_of(elected)
     address = elected.members[master].address
-    await asyncio.to_thread(send_all, address, ledgers, seed)
+    await asyncio.to_thread(send_all, address, ledgers)
     ended = threading.Event()
     members = popping(address, ledgers, seed, ended, GROUP)
     await asyncio.sleep(chance.uniform(0.1, 0.8))

@@ -11,7 +11,7 @@ import pytest
 from .campaigns import group, one_broker, pair, switching
 
 pytestmark = pytest.mark.crash
-KILLS = 3
+SEEDS = range(3)
 Campaign = Callable[[str, int], None]
 
 
@@ -19,13 +19,13 @@ Campaign = Callable[[str, int], None]
 def test_acknowledged_messages_stay_away_and_others_come_back(
     backend: str, tmp_path: Path, campaign: Campaign
 ) -> None:
-    outcome = one_broker(tmp_path, backend, KILLS)
+    outcome = one_broker(tmp_path, backend, SEEDS)
     assert outcome.faults == []
     campaign(f"V pops with acknowledgements, kills, {backend}", outcome.kills)
 
 
 def test_a_group_switches_between_pops_and_pulls(tmp_path: Path, campaign: Campaign) -> None:
-    outcome = switching(tmp_path, "mmap", KILLS)
+    outcome = switching(tmp_path, "mmap", SEEDS)
     assert outcome.faults == []
     campaign("V pops and pulls by turns, kills", outcome.kills)
 
@@ -33,7 +33,7 @@ def test_a_group_switches_between_pops_and_pulls(tmp_path: Path, campaign: Campa
 def test_acknowledged_messages_stay_away_from_the_store_of_a_slave(
     tmp_path: Path, campaign: Campaign
 ) -> None:
-    outcome = pair(tmp_path, "mmap", KILLS)
+    outcome = pair(tmp_path, "mmap", SEEDS)
     assert outcome.faults == []
     campaign("V pops with acknowledgements, kills, pair", outcome.kills)
 
@@ -41,6 +41,6 @@ def test_acknowledged_messages_stay_away_from_the_store_of_a_slave(
 def test_acknowledged_messages_stay_away_from_the_next_master(
     tmp_path: Path, campaign: Campaign
 ) -> None:
-    outcome = asyncio.run(group(tmp_path, "mmap", KILLS))
+    outcome = asyncio.run(group(tmp_path, "mmap", SEEDS))
     assert outcome.faults == []
     campaign("V pops with acknowledgements, kills, elected group", outcome.kills)
