@@ -4,6 +4,7 @@ from enum import IntEnum
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.client.received import ReceivedMessage
 from congreve.remoting.messages.body import MessageQueue
 
@@ -47,7 +48,7 @@ class PullStatus(IntEnum):
     OFFSET_ILLEGAL = 21
 
 
-class PullResult(msgspec.Struct, frozen=True, kw_only=True):
+class PullResult(Fields, msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a pull (RocketMQ: PullResult); the next pull continues at `next_offset`,
     whatever `status` is."""
 

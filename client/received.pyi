@@ -1,5 +1,5 @@
-from collections.abc import Iterable
-from typing import Protocol, final
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, final
 
 from congreve.client.receipt import Receipt
 from congreve.records.message.message import Host
@@ -49,6 +49,8 @@ class ReceivedMessage:
         flag: int = 0,
         sys_flag: int = 0,
     ) -> None: ...
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[..., Any]) -> Any: ...
     def hand_out(self, queue: MessageQueue, receipt: Receipt) -> None: ...
     def count_attempt(self) -> None: ...
     @property

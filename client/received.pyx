@@ -16,6 +16,7 @@ from congreve.records.record cimport RECORD_OK, RecordView, check, find_property
 
 from congreve.client.compression import decompress
 from congreve.client.namespace import unwrap, unwrap_queue
+from congreve.client.received_json import received_fields, received_schema
 from congreve.records.errors import RecordError
 from congreve.records.message.properties import KEYS, RETRY_TOPIC, TAGS, UNIQ_KEY
 from congreve.records.message.property_codec import decode_properties
@@ -250,6 +251,16 @@ cdef class ReceivedMessage:
             f"<ReceivedMessage {self.topic} {self.message_id} at {self.queue.broker_name} "
             f"{self.queue.queue_id}:{self.queue_offset}>"
         )
+
+    @property
+    def __dict__(self):
+        """The fields as JSON has them: ``vars(message)``, and FastAPI."""
+        return received_fields(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        """The schema that pydantic writes for a message."""
+        return received_schema(cls, handler)
 
     cdef object property(self, str name):
         cdef bytes key

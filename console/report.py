@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from congreve.base.errors import CongreveError
+from congreve.base.text_or_base64 import text_or_base64
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -135,10 +135,7 @@ def body_fields(read: Callable[[], bytes], output: str) -> dict[str, str | None]
         return {"body": str(error)} if output == "table" else {"body": None, "fault": str(error)}
     if output == "table":
         return {"body": body[:BODY_SHOWN].decode(errors="replace")}
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body": None, "body_base64": base64.b64encode(body).decode()}
+    return text_or_base64("body", body)
 
 
 def shown_age(milliseconds: int) -> str:

@@ -13,6 +13,9 @@ from congreve.client import (
     Message,
     MessageQueue,
     Producer,
+    PullResult,
+    PullStatus,
+    ReceivedMessage,
     SendResult,
     SendStatus,
     TransactionResult,
@@ -25,6 +28,28 @@ QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=1)
 SENT = SendResult(
     status=SendStatus.SEND_OK, message_id="M", offset_message_id="O", queue=QUEUE, queue_offset=7
 )
+RECEIVED = ReceivedMessage(
+    topic="T",
+    body="Grüße".encode(),
+    properties={"UNIQ_KEY": "M", "TAGS": "a", "KEYS": "k"},
+    queue=QUEUE,
+    queue_offset=7,
+    born_timestamp=1,
+    store_timestamp=2,
+)
+RECEIVED_AS_JSON = {
+    **{"topic": "T", "message_id": "M", "tags": "a", "keys": "k", "body": "Grüße"},
+    "properties": {"UNIQ_KEY": "M", "TAGS": "a", "KEYS": "k"},
+    "queue": {"topic": "T", "broker_name": "b", "queue_id": 1},
+    **{"queue_offset": 7, "born_timestamp": 1, "store_timestamp": 2, "reconsume_times": 0},
+}
+PULLED = PullResult(
+    status=PullStatus.FOUND, next_offset=8, min_offset=0, max_offset=9, messages=[RECEIVED]
+)
+PULLED_AS_JSON = {
+    **{"status": 0, "next_offset": 8, "min_offset": 0, "max_offset": 9},
+    **{"messages": [RECEIVED_AS_JSON], "suggested_broker_id": 0},
+}
 AS_JSON = {
     "status": 0,
     "message_id": "M",
@@ -47,6 +72,8 @@ def test_a_dict_of_a_result_has_its_fields() -> None:
     [
         (SENT, AS_JSON),
         ([SENT, SENT], [AS_JSON, AS_JSON]),
+        (RECEIVED, RECEIVED_AS_JSON),
+        (PULLED, PULLED_AS_JSON),
         (
             TransactionResult(sent=SENT, state=TransactionState.COMMIT),
             {"sent": AS_JSON, "state": 8},
@@ -70,6 +97,12 @@ def test_fastapi_encodes_results(result: Any, expected: Any) -> None:
     assert json.loads(json.dumps(jsonable_encoder(result))) == expected
 
 
+def test_a_body_that_is_no_text_is_base64() -> None:
+    message = ReceivedMessage(topic="T", body=b"\xff\0", properties={}, queue=QUEUE)
+    found = jsonable_encoder(message)
+    assert (found["body"], found["body_base64"]) == (None, "/wA=")
+
+
 async def test_endpoints_return_results_with_and_without_an_annotation() -> None:
     app = FastAPI()
     async with (
@@ -88,6 +121,14 @@ async def test_endpoints_return_results_with_and_without_an_annotation() -> None
     async def typed() -> SendResult:
         return sent
 
+    @app.get("/pulled")
+    async def pulled() -> PullResult:
+        return PULLED
+
+    @app.get("/received")
+    async def received() -> list[ReceivedMessage]:
+        return [RECEIVED]
+
     @app.post("/queue")
     async def same(queue: list[MessageQueue]) -> MessageQueue:
         assert isinstance(queue[0], MessageQueue)
@@ -96,4 +137,6 @@ async def test_endpoints_return_results_with_and_without_an_annotation() -> None
     with TestClient(app) as web:
         assert web.get("/plain").json() == web.get("/typed").json() == jsonable_encoder(sent)
         assert web.post("/queue", json=[dict(queue)]).json() == dict(queue)
+        assert web.get("/pulled").json() == PULLED_AS_JSON
+        assert web.get("/received").json() == [RECEIVED_AS_JSON]
         assert "queue_offset" in web.get("/openapi.json").text

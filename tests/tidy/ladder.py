@@ -57,7 +57,7 @@ JOBS = {
 _ROOMS = {
     "base": """
         atomic byte_buffer byte_size clock cursor errors extras fields forks limited_log
-        numbers properties pthread settings slices steps version
+        numbers properties pthread settings slices steps text_or_base64 version
         table_limit
         """,
     "records": """
@@ -115,6 +115,7 @@ _ROOMS = {
         ids logs namespace results user_code
         errors
         compression receipt
+        received_json
         received
         message
         checks outgoing
