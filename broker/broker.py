@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from congreve.base.clock import Clock
 from congreve.broker.admin.runtime_info import RuntimeInfo, runtime_info_of
@@ -15,7 +15,7 @@ from congreve.broker.assembly.housekeeping import Housekeeping
 from congreve.broker.assembly.monitors import Monitors
 from congreve.broker.assembly.ports import Ports
 from congreve.broker.assembly.processors import all_handlers
-from congreve.broker.broker_conf import keyword_texts, load_config
+from congreve.broker.broker_conf import BrokerSettings, keyword_texts, load_config
 from congreve.broker.coalesced import Coalesced
 from congreve.broker.config import BrokerConfig
 from congreve.broker.errors import BrokerError, ConfigError
@@ -115,7 +115,7 @@ class Broker(Lifecycle):
         )
 
     @classmethod
-    def from_conf(cls, path: str | Path, **settings: object) -> Self:
+    def from_conf(cls, path: str | Path, **settings: Unpack[BrokerSettings]) -> Self:
         """A broker with the settings of a broker.conf (RocketMQ: ``mqbroker -c``), not started yet.
 
         `settings` are further keys, which override the file. Settings that administrators change

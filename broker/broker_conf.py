@@ -9,8 +9,18 @@ from congreve.base.errors import CongreveError
 from congreve.broker.config import BrokerConfig, all_settings
 from congreve.broker.errors import ConfigError
 from congreve.broker.foreign_keys import FOREIGN_KEYS
+from congreve.broker.setting_types import BrokerSettings
 from congreve.engine.errors import StoreConfigError
 from congreve.engine.state.sizes import adopt_sizes
+
+__all__ = [
+    "BrokerSettings",
+    "LoadedConfig",
+    "keyword_texts",
+    "load_config",
+    "parse_config",
+    "without_effect",
+]
 
 
 def keyword_texts(keywords: Mapping[str, object]) -> dict[str, str]:

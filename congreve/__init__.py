@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from congreve.base.errors import CongreveError
     from congreve.broker.broker import Broker
+    from congreve.broker.setting_types import NodeSettings
     from congreve.client import Message
     from congreve.namesrv.server import NameServer
     from congreve.node import AsyncNode, Node, serve
-    from congreve.node_settings import NodeSettings
     from congreve.store_reader import StoreReader, open_store
 
 __all__ = [
@@ -58,7 +58,7 @@ _MODULES = {
     "Message": "congreve.client",
     "NameServer": "congreve.namesrv.server",
     "Node": "congreve.node",
-    "NodeSettings": "congreve.node_settings",
+    "NodeSettings": "congreve.broker.setting_types",
     "StoreReader": "congreve.store_reader",
     "open_store": "congreve.store_reader",
     "serve": "congreve.node",

@@ -22,6 +22,7 @@ from congreve.remoting.transport.local_address import LOOPBACK
 from congreve.table_archive import archive_of
 
 if TYPE_CHECKING:
+    from congreve.broker.setting_types import NodeSettings
     from congreve.client.consumer.listening import BatchListener, Listener
     from congreve.client.consumer.lite_pull import SyncLitePullConsumer
     from congreve.client.consumer.member import MemberOptions
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from congreve.client.producer.producer import Producer, ProducerOptions
     from congreve.client.producer.sync_producer import SyncProducer
     from congreve.client.subscription import Sql
-    from congreve.node_settings import NodeSettings
 
     Topics = Mapping[str, str | Sql]
 

@@ -13,8 +13,8 @@ import pytest
 from congreve.base.extras import missing_package
 
 if TYPE_CHECKING:
+    from congreve.broker.setting_types import NodeSettings
     from congreve.node import Node
-    from congreve.node_settings import NodeSettings
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import Any
 
 import congreve
 import congreve.client
+from congreve.broker.broker import Broker
 from congreve.client import (
     AdminClient,
     LitePullConsumer,
@@ -106,6 +107,10 @@ def nodes(**anything: Any) -> None:
     congreve.serve("data", namesrvAddr="127.0.0.1:9876")  # wrong: a node has its own
     quick: congreve.NodeSettings = {"flushDiskType": "ASYNC_FLUSH", "listenPort": 0}
     congreve.serve("data", **quick)
+    Broker.from_conf("broker.conf", flushDiskTyp="SYNC_FLUSH")  # wrong
+    Broker.from_conf("broker.conf", namesrvAddr="127.0.0.1:9876", listenPort="0")  # wrong
+    Broker.from_conf("broker.conf", **quick)
+    Broker.from_conf("broker.conf", namesrvAddr="127.0.0.1:9876", listenPort=0)
     congreve.serve("data", flushDiskType="ASYNC_FLUSH", enablePropertyFilter=False, **anything)
     with congreve.serve("data") as node:
         node.producer("p", retriez=3)  # wrong

@@ -126,7 +126,7 @@ _ROOMS = {
         share
         """,
     "broker": """
-        errors after_repair coalesced foreign_keys ha_frames
+        errors after_repair coalesced foreign_keys ha_frames setting_types
         error_responses listeners log_levels quota_limits
         config_parts
         config
@@ -154,7 +154,7 @@ _ROOMS = {
         election pair
         """,
     "congreve": """
-        archive name_server node_settings store_reader table_archive
+        archive name_server store_reader table_archive
         node
         pytest_plugin
         """,

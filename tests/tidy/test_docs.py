@@ -21,7 +21,7 @@ from congreve.console.main import COMMANDS
 from congreve.io_backends.backends import BACKENDS
 from congreve.namesrv.config import NamesrvConfig
 
-from . import node_settings
+from . import setting_types
 
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES = 120
@@ -125,8 +125,8 @@ def test_every_request_is_in_the_reference(reference: ModuleType) -> None:
 
 
 def test_the_types_of_serve_are_those_of_the_settings() -> None:
-    text = node_settings.MODULE.read_text()
-    assert node_settings.written() == text, "PYTHONPATH=tests python -m tidy.node_settings"
+    text = setting_types.MODULE.read_text()
+    assert setting_types.written() == text, "PYTHONPATH=tests python -m tidy.setting_types"
 
 
 def test_each_backend_is_explained() -> None:

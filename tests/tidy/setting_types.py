@@ -1,6 +1,6 @@
-"""Writes congreve/node_settings.py, the types of serve()'s settings, from the tables of settings.
+"""Writes broker/setting_types.py, the types of keywords, from the tables of settings.
 
-PYTHONPATH=tests python -m tidy.node_settings
+PYTHONPATH=tests python -m tidy.setting_types
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from congreve.broker.config import all_settings
 
-MODULE = Path(__file__).resolve().parents[2] / "congreve" / "node_settings.py"
+MODULE = Path(__file__).resolve().parents[2] / "broker" / "setting_types.py"
 HEAD = '''\
-"""The settings of an embedded node, for type checkers.
+"""The settings that programs pass as keywords, for type checkers.
 
-tests/tidy/node_settings.py writes this from the tables of settings. `congreve settings` explains
+tests/tidy/setting_types.py writes this from the tables of settings. `congreve settings` explains
 each key.
 """
 
@@ -26,6 +26,13 @@ class NodeSettings(TypedDict, total=False):
 '''
 #: A node has its own name server.
 FORBIDDEN = "namesrvAddr"
+TAIL = f'''
+
+class BrokerSettings(NodeSettings, total=False):
+    """Keys of broker.conf that ``Broker.from_conf`` takes."""
+
+    {FORBIDDEN}: str
+'''
 
 
 def written() -> str:
@@ -35,7 +42,7 @@ def written() -> str:
         for key, setting in sorted(all_settings().items())
         if key != FORBIDDEN
     ]
-    return HEAD + "".join(lines)
+    return HEAD + "".join(lines) + TAIL
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The settings of an embedded node, for type checkers.
+"""The settings that programs pass as keywords, for type checkers.
 
-tests/tidy/node_settings.py writes this from the tables of settings. `congreve settings` explains
+tests/tidy/setting_types.py writes this from the tables of settings. `congreve settings` explains
 each key.
 """
 
@@ -196,3 +196,9 @@ class NodeSettings(TypedDict, total=False):
     transientStorePoolLocked: bool
     transientStorePoolSize: int
     useSeparateRetryQueue: bool
+
+
+class BrokerSettings(NodeSettings, total=False):
+    """Keys of broker.conf that ``Broker.from_conf`` takes."""
+
+    namesrvAddr: str
