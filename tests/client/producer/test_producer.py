@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+from contextlib import suppress
 
 import pytest
 from harness.fake_cluster import FakeBroker, FakeCluster, refused, silence, stored
@@ -367,13 +368,10 @@ async def test_a_hanging_broker_delays_only_one_send() -> None:
     ):
         all_store(cluster)
         cluster.brokers["a"].answers[SEND] = silence
-        late = 0
         for _ in range(10):
-            try:
-                await producer.send(Message(topic="T", body=b"x"), timeout_s=0.05)
-            except SendTimeoutError:
-                late += 1
-        assert late <= 1
+            with suppress(SendTimeoutError):
+                await producer.send(Message(topic="T", body=b"x"), timeout_s=0.5)
+        assert len(cluster.brokers["a"].asked(SEND)) <= 1  # none if the first went to b
 
 
 def test_futures_of_the_sync_producer_run_their_callbacks() -> None:
