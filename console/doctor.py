@@ -81,6 +81,7 @@ class Doctor:
         yield from self._settings()
         folder = self._existing_folder()
         yield from self._disk(folder)
+        yield from self._parts()
         yield from self._sizes()
         yield from self._backend(folder)
         yield from self._limits()
@@ -150,6 +151,16 @@ class Doctor:
             )
         else:
             yield Finding("disk", "ok", found)
+
+    def _parts(self) -> Iterator[Finding]:
+        from congreve.engine.state.store_folder import StoreFolder
+
+        if not self._root.is_dir():
+            return
+        try:
+            StoreFolder(self._config.store).check()
+        except CongreveError as error:
+            yield Finding("store", "fail", str(error), "the broker does not start with these parts")
 
     def _sizes(self) -> Iterator[Finding]:
         from congreve.engine.state.sizes import FileSizes

@@ -59,6 +59,13 @@ class StoreFolder:
                 f"folder, or remove {queues.folder} to start with an empty store"
             )
 
+    def check(self) -> None:
+        """Raise the StoreError with which a start would refuse the parts; it writes nothing."""
+        self._demand_log(QueueTable(self._config.consume_queue_dir, files=self._files))
+        self.parts.check(
+            IdentityFile(self._config.own_dir, files=self._files, read_only=True).load()
+        )
+
     def identify(self) -> str:
         """The store's id, after a check that its parts are its own; both are made if they are new.
 

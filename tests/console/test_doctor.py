@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import socket
 from pathlib import Path
 
@@ -96,6 +97,19 @@ def test_sizes_that_a_slave_and_rocketmq_need_are_named(tmp_path: Path) -> None:
     assert "mappedFileSizeCommitLog=33554432" in finding.found
     info = congreve("store", "info", str(tmp_path / "store"))
     assert set(finding.found.split(", ")) <= set(info.stdout.splitlines())
+
+
+def test_a_log_that_is_not_this_stores_is_foretold(tmp_path: Path) -> None:
+    with serve(tmp_path / "first") as node, node.producer("p") as producer:
+        producer.send(Message(topic="T", body=b"x"))
+    log = tmp_path / "first" / "store" / "commitlog"
+    shutil.copytree(log.parent, tmp_path / "store")
+    assert "store" not in doctor_of(tmp_path)
+    finding = doctor_of(tmp_path, f"storePathCommitLog={log}\n")["store"]
+    assert finding.state == "fail"
+    assert f"{log} is a part of the store in {log.parent}, not of {tmp_path}/store" in finding.found
+    finding = doctor_of(tmp_path, f"storePathCommitLog={tmp_path}/new\n")["store"]
+    assert f"{tmp_path}/new holds no log, but" in finding.found
 
 
 def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Path) -> None:
