@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,6 +42,7 @@ class ElectedProcesses:
         self.namesrv = servers.namesrv("congreve", folder)
         self.members: dict[int, servers.BrokerServer] = {}
         self.clocks = dict(clocks or {})
+        self._lease_s = lease_s
         self.etcd_links: dict[int, Link] = {}
         self.log_links: dict[int, Link] = {}
         for number in range(1, count + 1):
@@ -95,6 +97,16 @@ class ElectedProcesses:
     def start(self, number: int) -> None:
         """Start a member, without waiting."""
         self.members[number].spawn()
+
+    @property
+    def transfer_command(self) -> str:
+        """For a shell that has `BROKER` in its environment: makes another member the master."""
+        return (
+            f"test $BROKER = {GROUP} && {sys.executable} -m congreve election transfer"
+            f" -n {self.namesrv.address} -o haMode=etcd -o etcdEndpoints={self.etcd.url}"
+            f" -o brokerName={GROUP} -o brokerClusterName={servers.CLUSTER}"
+            f" -o haLeaseSeconds={self._lease_s}"
+        )
 
     async def state(self) -> GroupState:
         """The group's state in etcd; an empty one while it does not answer."""

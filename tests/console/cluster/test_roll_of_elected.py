@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -56,16 +55,6 @@ async def killed(*brokers: servers.BrokerServer) -> AsyncIterator[None]:
     finally:
         for broker in brokers:
             broker.kill()
-
-
-def transfer(group: ElectedProcesses) -> str:
-    """The command that makes another member the master."""
-    return (
-        f"test $BROKER = {GROUP} && {sys.executable} -m congreve election transfer"
-        f" -n {group.namesrv.address} -o haMode=etcd -o etcdEndpoints={group.etcd.url}"
-        f" -o brokerName={GROUP} -o brokerClusterName={servers.CLUSTER}"
-        f" -o haLeaseSeconds={LEASE_S}"
-    )
 
 
 class Java:
@@ -160,7 +149,12 @@ async def test_a_roll_restarts_the_members_of_a_group_without_a_failed_send(
         async with java.sending_and_read():
             try:
                 with Supervisor(brokers, tmp_path, variable="ADDRESS") as supervisor:
-                    command = ("--restart", supervisor.command, "--transfer", transfer(group))
+                    command = (
+                        "--restart",
+                        supervisor.command,
+                        "--transfer",
+                        group.transfer_command,
+                    )
                     await run(address, "cluster", "roll", *command, "--route-poll", "4", "--apply")
                     stopped = supervisor.stopped()
             finally:
