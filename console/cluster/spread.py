@@ -76,14 +76,15 @@ def spread(
 
 
 async def _apply(spread: TopicSpread, plan: list[Share]) -> None:
-    shares = [share for share in plan if share.after > share.before]
-    for share in shares:
-        await spread.apply(share)
-        click.echo(f"{share.topic}: {share.after} queues on {share.broker}", err=True)
+    for share in plan:
+        if share.after > share.before:
+            await spread.apply(share)
+            click.echo(f"{share.topic}: {share.after} queues on {share.broker}", err=True)
     try:
         async with asyncio.timeout(REGISTERED_S):
-            for share in shares:
-                await spread.registered(share)
+            for share in plan:  # also of one before, which was interrupted
+                if share.after:
+                    await spread.registered(share)
     except TimeoutError:
         raise CongreveError(
             f"a name server has not all queues after {REGISTERED_S:.0f} s: repeat the command"

@@ -5,6 +5,8 @@ A test of the start itself runs `python -m congreve` in a process of its own.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import signal
@@ -38,6 +40,8 @@ MODULES = (
 )
 REQUEST_MAX = 1 << 20
 TIMEOUT_S = 90
+KILLED_AT = "KILLED_AT_REQUEST"
+"""In the environment of a command: it is killed as it sends its request of this number, from 1."""
 
 
 class CommandForks:
@@ -102,6 +106,23 @@ def serve(connection: socket.socket) -> None:
         connection.send(str(code).encode())
 
 
+def kill_at(number: int) -> None:
+    """Kill this process as it sends the request of this number."""
+    from congreve.remoting.messages.command import RemotingCommand
+    from congreve.remoting.transport.connection import Connection
+
+    call, numbers = Connection.call, itertools.count(1)
+
+    def counted(
+        connection: Connection, command: RemotingCommand, deadline: float
+    ) -> asyncio.Future[RemotingCommand]:
+        if next(numbers) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(connection, command, deadline)
+
+    setattr(Connection, "call", counted)  # noqa: B010
+
+
 def become(arguments: list[str], environment: dict[str, str], files: list[int]) -> NoReturn:
     """Run the command in this process, with these files as its standard streams."""
     from congreve.console.main import main
@@ -111,6 +132,8 @@ def become(arguments: list[str], environment: dict[str, str], files: list[int]) 
         os.close(file)
     os.environ.clear()
     os.environ.update(environment)
+    if number := environment.get(KILLED_AT):
+        kill_at(int(number))
     sys.argv[1:] = arguments
     main()
     sys.exit()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.commands import TIMEOUT_S, command_forks
+from tests.console.commands import KILLED_AT, TIMEOUT_S, command_forks
 
 
 class Daemon:
@@ -33,10 +33,12 @@ class Daemon:
 
 
 def congreve(
-    *arguments: str, stdin: str = "", namesrv: str = ""
+    *arguments: str, stdin: str = "", namesrv: str = "", killed_at: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run the command to its end, or until it sends the request of this number."""
     environment = {**os.environ, **({"NAMESRV_ADDR": namesrv} if namesrv else {})}
+    if killed_at:
+        environment[KILLED_AT] = str(killed_at)
     return command_forks().run(arguments, stdin, environment)
 
 

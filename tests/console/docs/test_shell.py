@@ -63,7 +63,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "make wheel": "tests/packaging/test_installed.py",
         "congreve broker -c": "tests/console/docs/test_get_started.py",
     },
-    "docs/clusters.md": {"congreve cluster status": "tests/console/test_cluster_verbs.py"},
+    "docs/clusters.md": {"congreve cluster status": "tests/console/cluster/test_cluster_verbs.py"},
     "docs/console.md": {"congreve console": "tests/console/web"},
     "docs/consuming.md": {"mqadmin consumerProgress": "tests/interop/tools"},
     "docs/election.md": {"congreve election status": "tests/broker/election"},
