@@ -89,7 +89,8 @@ cdef class SlaveLoop:
             self.count += 1
         self.log.backend.follow(self.wake if self.count else -1)
         if not self.count:
-            self.log.signal_append(-1)  # `wake` may be closed now, and its number used again
+            with nogil:  # who holds the append lock may need the GIL
+                self.log.signal_append(-1)  # `wake` may be closed now, and its number used again
 
     def ask(self):
         """Let serve() return soon; any thread may call it."""
