@@ -12,8 +12,8 @@ FOLDERS := base broker client console engine io_backends lake namesrv records re
 CYTHON  := $(shell find $(FOLDERS) -name '*.p[yx][xd]')
 SOURCES := $(CYTHON) $(shell find $(FOLDERS) -name '*.[ch]')
 
-.PHONY: build deps run cluster check test test-interop interop-all lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads soak-damage \
-	bench-spark bench-cluster clean wheel docs reference audit sbom
+.PHONY: build deps run cluster check test test-interop interop-all lint bench soak soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-handovers soak-simulation soak-threads soak-damage \
+	bench-spark bench-cluster bench-rolling clean wheel docs reference audit sbom
 
 build: $(VENV)/.built
 
@@ -159,7 +159,7 @@ $(VENV)/.cython-lint: $(CYTHON) pyproject.toml $(VENV)/.dev
 
 # The crash tests, for as long as ROUNDS says; ends with the table of docs/reliability.md. 1000, of
 # which interop takes the most: some hours; of tests/crash alone: less than one.
-soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-simulation soak-threads
+soak: $(VENV)/.dev soak-parsers soak-states soak-cuts soak-histories soak-elections soak-pops soak-handovers soak-simulation soak-threads
 	$(BIN)/pytest tests -m crash --kill-rounds=$(or $(ROUNDS),1000)
 	$(BIN)/pytest tests/broker/pop --kill-rounds=$(or $(ROUNDS),1000)
 
@@ -191,6 +191,10 @@ soak-elections: $(VENV)/.dev
 # KILLS of brokers, pairs and elected groups in the middle of pops; writes tests/proof/results.md.
 soak-pops: $(VENV)/.dev
 	PYTHONPATH=tests:tests/crash $(BIN)/python -m pops $(or $(KILLS),1000)
+
+# KILLS of the old or new master while the old one hands requests on; writes tests/proof/results.md.
+soak-handovers: $(VENV)/.dev $(VENV)/.drivers
+	PYTHONPATH=tests:tests/crash $(BIN)/python -m handovers $(or $(KILLS),200)
 
 # Every parser of tests/parsers, long inputs and many mutations, in modules that look at each access
 # to memory. ROUNDS=1000000 SECONDS=60 ONLY=.pyx: so many mutations, within so much CPU for each, of
@@ -234,6 +238,10 @@ bench-spark: $(VENV)/.dev
 # 177 brokers and three name servers: 7 GiB, some minutes. BROKERS=20 are enough for a look.
 bench-cluster: $(VENV)/.dev
 	PYTHONPATH=bench:tests $(BIN)/python -m cluster.brokers --brokers $(or $(BROKERS),177)
+
+# `congreve cluster roll` over a group of three and 20 brokers beside Java and Python clients: a quarter of an hour.
+bench-rolling: $(VENV)/.dev $(VENV)/.drivers
+	PYTHONPATH=bench:tests $(BIN)/python -m cluster.rolling --brokers $(or $(BROKERS),20)
 
 # A wheel for other machines, in dist/. Its manylinux tag is the oldest that auditwheel finds for this
 # machine's C library. setup.py would take what an older build, or one of the tests, left in build/lib*.

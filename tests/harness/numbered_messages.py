@@ -31,7 +31,7 @@ class NumberedMessages:
         """Numbers of messages, by queue and queue offset."""
         self.largest = SMALL
         """Bytes that the next messages have at most."""
-        self._topic = topic
+        self.topic = topic
         self._send_timeout_s = send_timeout_s
         self._sent = 0
 
@@ -48,7 +48,7 @@ class NumberedMessages:
                 number, self._sent = self._sent, self._sent + 1
                 body = b"%d|" % number + bytes(number * 37 % self.largest)
                 try:
-                    result = await producer.send(Message(topic=self._topic, body=body))
+                    result = await producer.send(Message(topic=self.topic, body=body))
                 except CongreveError:
                     await asyncio.sleep(0.02)
                     continue
@@ -60,16 +60,16 @@ class NumberedMessages:
         """Keep that this offset of a queue was given to a message, or shown with it."""
         self.seen.setdefault((queue_id, offset), set()).add(number)
 
-    async def send_by_java(self, java: Driver) -> None:
-        """The same with RocketMQ's producer, which asks for its route each second."""
-        name = f"numbered-{self._topic}"
+    async def send_by_java(self, java: Driver, *, poll_ms: int = 1_000) -> None:
+        """The same with RocketMQ's producer, which asks for its route each `poll_ms`."""
+        name = f"numbered-{self.topic}"
         await asyncio.to_thread(
             *(java.call, "attemptsStart"),
-            **{"id": name, "namesrv": self.namesrv, "topic": self._topic, "largest": self.largest},
+            **{"id": name, "namesrv": self.namesrv, "topic": self.topic, "largest": self.largest},
             **{
                 "retries": 0,
                 "timeoutMs": int(self._send_timeout_s * 1000),
-                "pollMs": 1_000,
+                "pollMs": poll_ms,
                 "pauseMs": 2,
             },
         )

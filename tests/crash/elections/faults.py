@@ -326,12 +326,12 @@ def config_of(store: Path) -> StoreConfig:
     )
 
 
-def numbers(store: Path) -> dict[int, list[int]]:
-    """The numbers in each queue of the topic, from the store of a stopped broker."""
+def numbers(store: Path, topic: str = TOPIC) -> dict[int, list[int]]:
+    """The numbers in each queue of a topic, from the store of a stopped broker."""
     found: dict[int, list[int]] = {}
     with MessageStore(config_of(store)) as opened:
         for queue_id in range(QUEUES):
-            queue = opened.queues.get(TOPIC, queue_id)
+            queue = opened.queues.get(topic, queue_id)
             places = [opened.place_of(queue, offset) for offset in range(queue.min, queue.max)]
             records = [None if place is None else opened.read(place) for place in places]
             assert None not in records
