@@ -115,7 +115,7 @@ async def run(measured: Measured) -> None:
 
     async def deaths() -> None:
         await brokers.die(dead)
-        name = topic(0 if options.own else None, last)
+        name = topic(dead[-1] if options.own else None, last)
         while measured.brokers_of(name) != (0 if options.own else expected - len(dead)):
             await asyncio.sleep(LOOKS_S)
 
