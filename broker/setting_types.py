@@ -119,6 +119,7 @@ class NodeSettings(TypedDict, total=False):
     maxConnectionsPerAddress: int
     maxConsumerOffsetBytes: int
     maxConsumerOffsets: int
+    maxCreatedOnUseBytes: int
     maxFilterBytes: int
     maxGroupMembers: int
     maxGroupSubscriptions: int

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from congreve.base.clock import Clock
-from congreve.base.table_limit import TableLimit
+from congreve.base.table_limit import CreatedOnUse, TableLimit
 from congreve.broker.config import BrokerConfig
 from congreve.broker.metadata.name_rules import entry_fault, group_name_fault, retries_fault
 from congreve.broker.metadata.state_writer import MemoryOnly, TableFile, Unsaved
@@ -20,6 +20,9 @@ from congreve.remoting.messages.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
+
+GROUP_BYTES = 2_560
+"""Memory of a group and its retry topic, without their names."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class SubscriptionGroupManager:
         self._limit = TableLimit(
             "maxGroups", "subscription groups", lambda: config.limits.max_groups
         )
+        self._created = CreatedOnUse("groups", lambda: config.limits.max_created_on_use_bytes)
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._texts = table_texts(self.table)
@@ -60,7 +64,10 @@ class SubscriptionGroupManager:
         self._unsaved.saved(number)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, created if autoCreateSubscriptionGroup allows it; else None."""
+        """The group, created if autoCreateSubscriptionGroup allows it; else None.
+
+        Raises TableFullError as update() does, and for more than maxCreatedOnUseBytes.
+        """
         known = self.table.get(group)
         if known is not None:
             return known
@@ -70,7 +77,9 @@ class SubscriptionGroupManager:
         if not allowed or group_name_fault(group) is not None:
             return None
         created = SubscriptionGroupConfig(group_name=group)
+        self._created.check(group, GROUP_BYTES)
         self.update(created)
+        self._created.add(group, GROUP_BYTES)
         logger.info("consumer group %s created on first use", group)
         if (fault := retries_fault(group)) is not None:
             logger.warning("%s", fault)
@@ -96,6 +105,7 @@ class SubscriptionGroupManager:
         """Delete a group; False if it does not exist."""
         if self.table.pop(group, None) is None:
             return False
+        self._created.forget(group)
         self._note(group)
         self._unsaved.forget(group)
         self._version_changed()

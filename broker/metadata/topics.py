@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from congreve.base.clock import Clock
-from congreve.base.table_limit import TableLimit
+from congreve.base.table_limit import CreatedOnUse, TableLimit
 from congreve.broker.config import PERM_INHERIT, PERM_READ, PERM_WRITE, BrokerConfig
 from congreve.broker.errors import RefusedError
 from congreve.broker.metadata.name_rules import (
@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC_QUEUES = 18
 
+TOPIC_BYTES, QUEUE_BYTES = 1_024, 1_200
+"""Memory of a topic without its name, and of each of its queues."""
+
 TopicListener = Callable[[str, TopicConfig | None], None]
 
 
@@ -57,6 +60,7 @@ class TopicConfigManager:
         self._saved_listeners: list[TopicListener] = []
         self.table: dict[str, TopicConfig] = {t.topic_name: t for t in _built_in(config)}
         self._limit = TableLimit("maxTopics", "topics", lambda: config.limits.max_topics)
+        self._created = CreatedOnUse("topics", lambda: config.limits.max_created_on_use_bytes)
         self.data_version = DataVersion(counter=0, timestamp=clock.now())
         self._unsaved = Unsaved()
         self._deleting: set[str] = set()
@@ -180,17 +184,29 @@ class TopicConfigManager:
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        self.update(created)
+        self._create_on_use(created)
         logger.info("topic %s created from %s with %d queues", topic, default_topic, queues)
         return created
 
+    def _create_on_use(self, config: TopicConfig) -> None:
+        size = TOPIC_BYTES + QUEUE_BYTES * max(_queues(config))
+        self._created.check(config.topic_name, size)
+        self.update(config)
+        self._created.add(config.topic_name, size)
+
     def create_internal(
-        self, topic: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE, sys_flag: int = 0
+        self,
+        topic: str,
+        queue_nums: int,
+        perm: int = PERM_READ | PERM_WRITE,
+        sys_flag: int = 0,
+        *,
+        on_use: bool = False,
     ) -> TopicConfig:
         """A retry, dead-letter or own topic of the broker, with at least `queue_nums` queues.
 
         It is created when absent. One with fewer queues gets the missing ones: what the broker
-        writes to queue `queue_nums` - 1 must be where consumers read.
+        writes to queue `queue_nums` - 1 must be where consumers read. `on_use`: a client named it.
         """
         known = self.table.get(topic) or TopicConfig(
             topic_name=topic,
@@ -204,7 +220,9 @@ class TopicConfigManager:
             read_queue_nums=max(known.read_queue_nums, queue_nums),
             write_queue_nums=max(known.write_queue_nums, queue_nums),
         )
-        if topic not in self.table or wanted != known:
+        if on_use and topic not in self.table:
+            self._create_on_use(wanted)
+        elif topic not in self.table or wanted != known:
             self.update(wanted)
         return wanted
 
@@ -235,6 +253,7 @@ class TopicConfigManager:
         """Delete a topic; False if it does not exist."""
         if self.table.pop(topic, None) is None:
             return False
+        self._created.forget(topic)
         self._texts.changed(topic)
         self._changed.add(topic)
         self._unsaved.forget(topic)

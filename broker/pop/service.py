@@ -189,7 +189,7 @@ class Pops:
         separate = self._config.pops.use_separate_retry_queue
         if separate or retry not in self._topics.table:
             queues = self._topics.table[topic].write_queue_nums if separate else 1
-            self._topics.create_internal(retry, max(queues, 1))
+            self._topics.create_internal(retry, max(queues, 1), on_use=True)
         return self._metadata.missing(topics=(retry,), group=group)
 
     def window(self, group: str, topic: str, queue_id: int, from_end: bool) -> PopWindow:

@@ -134,7 +134,7 @@ class SendChecks:
             header.topic, header.default_topic, header.default_topic_queue_nums, sys_flag
         )
         if created is None and is_retry:
-            created = self._topics.create_internal(header.topic, 1, sys_flag=sys_flag)
+            created = self._topics.create_internal(header.topic, 1, sys_flag=sys_flag, on_use=True)
         if created is None:
             raise RefusedError(
                 ResponseCode.TOPIC_NOT_EXIST,
