@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from harness.replication.coordination import TTL_S, Service
+from broker.election.simulation import TTL_S, Service
 
 from congreve.broker.election.coordinator import (
     CoordinatorError,
