@@ -97,6 +97,25 @@ async def test_a_pull_that_waits_meanwhile_moves_to_the_first_message(tmp_path: 
         assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (MOVED, "0")
 
 
+async def test_what_was_parked_for_the_deleted_topic_comes_in_the_next_one(tmp_path: Path) -> None:
+    """As 4.9.4, which looks at the name alone: docs/limits.md says so."""
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("T", 1)
+        assert (await tool.send("T", b"delayed", properties="DELAY\x012")).code == 0
+        half = (await tool.send_half("T")).ext_fields
+        await tool.ask(DELETE_TOPIC, {"topic": "T"})
+        await tool.create_topic("T", 1)
+        end = await tool.commit_half(int(half["queueOffset"]), int(half["msgId"][16:], 16))
+        assert end.code == 0
+        await tool.heart_beat(GROUP, "T")
+        bodies = b""
+        async with asyncio.timeout(60):
+            while not (b"delayed" in bodies and b"half" in bodies):
+                bodies = (await pull(tool, 0)).body
+                await asyncio.sleep(0.05)
+        assert (await pull(tool, 0)).ext_fields["nextBeginOffset"] == "2"
+
+
 async def test_other_groups_pull_where_they_want(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as (tool, broker):
         await tool.create_topic("T", 1)
