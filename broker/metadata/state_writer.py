@@ -148,7 +148,7 @@ class Changes(Generic[T]):
 
     async def _write_once(self) -> StoreError | None:
         try:
-            await asyncio.to_thread(self._write, self._take())
+            await self._write_taken()
             if self.copied is not None:
                 await self.copied()
         except StoreError as error:
@@ -157,6 +157,9 @@ class Changes(Generic[T]):
             logger.exception("%s", self.path)
             return StoreError(f"cannot write {self.path}: {type(error).__name__}: {error}")
         return None
+
+    async def _write_taken(self) -> None:
+        await asyncio.to_thread(self._write, self._take())
 
     async def _wait_for_retry(self, seconds: float) -> None:
         if not self._waiting:

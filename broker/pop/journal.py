@@ -17,8 +17,8 @@ from congreve.base.clock import Clock
 from congreve.base.errors import CongreveError
 from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.commit.recode import recode
-from congreve.broker.metadata.state_writer import StateWriter
 from congreve.broker.pop.lanes.journal_writer import PopJournalWriter
+from congreve.broker.pop.snapshot_file import CopiedWindows, SnapshotWriter, load_snapshot
 from congreve.broker.requests.settings import host_bytes
 from congreve.engine.errors import StoreError
 from congreve.engine.pop.in_flight import InFlight
@@ -27,11 +27,8 @@ from congreve.engine.store import MessageStore
 from congreve.records.message.message import Host
 from congreve.records.message.topics import POP_TOPIC
 from congreve.records.record import decode_record
-from congreve.remoting.messages import fastjson
-from congreve.remoting.messages.body import Body
 from congreve.remoting.messages.codes import ResponseCode
 from congreve.remoting.messages.command import RemotingCommand
-from congreve.remoting.messages.header import Int64
 from congreve.remoting.transport.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -44,17 +41,6 @@ SNAPSHOT_BYTES = 16 << 20
 """Of the journal, after which a new snapshot is written; more after a larger snapshot."""
 SNAPSHOT_MS = 600_000
 """The age of a snapshot after which a further one is written if there were changes."""
-
-
-class Snapshot(Body):
-    """Content of pops.json: `windows` (base64) are those of the journal before `next`.
-
-    `at` is the log's end then: a shorter log is another one.
-    """
-
-    next: Int64 = 0
-    at: Int64 = 0
-    windows: bytes = b""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -81,7 +67,7 @@ class PopJournal:
         self._host = host
         self.group_commit: GroupCommit | None = None
         self._file = StateFile(os.path.join(store.config.own_dir, "pops.json"), files=store.files)
-        self.writer = StateWriter(self._file, self._snapshot, self._confirmed)
+        self.writer = SnapshotWriter(self._file, self._copy_windows, self._confirm)
         """The writer of pops.json."""
         self._held: list[Held] = []
         self._encoded: list[tuple[Connection, bytes, bool]] = []
@@ -92,7 +78,6 @@ class PopJournal:
         self._closed = False
         self._snapshot_written = 0  # bytes that this run had written when it was made
         self._snapshot_size = 0
-        self._snapshot_end = 0
         self._snapshot_ms = 0
 
     # --- changes
@@ -191,7 +176,7 @@ class PopJournal:
 
         Raises StoreError when they cannot be read.
         """
-        snapshot = self._file.load(lambda text: Snapshot.from_tree(fastjson.loads(text)))
+        snapshot = load_snapshot(self._file)
         queue = self._store.queues.find(POP_TOPIC, QUEUE_ID)
         if queue is None:
             return False
@@ -216,7 +201,7 @@ class PopJournal:
             self._in_flight.replay(body)
             read += len(body)
             end = place + len(found)
-        self._in_flight.take_journal()  # what it has repeated
+        self._in_flight.repeated()
         self.records.continue_at(queue.max, end)
         self._snapshot_written = -read
         return True
@@ -239,23 +224,30 @@ class PopJournal:
             self.writer.changed()
         await self.writer.finish()
 
-    def _snapshot(self) -> Snapshot:
-        self.write()
-        begin, self._snapshot_written = self.records.next, self.records.written
-        windows = self._in_flight.snapshot()
-        self.write()  # what lanes have changed meanwhile: the windows may have it
-        self._snapshot_size, self._snapshot_ms = len(windows), self._clock.now()
-        self._snapshot_end = self.end
-        return Snapshot(next=begin, at=self.end, windows=windows)
+    async def _copy_windows(self) -> CopiedWindows:
+        """A snapshot; it has some of what changes meanwhile, which the journal repeats."""
+        self._write_for_snapshot()
+        begin, written = self.records.next, self.records.written
+        self._in_flight.begin_snapshot()
+        parts = await asyncio.to_thread(list, iter(self._in_flight.next_part, b""))
+        self._write_for_snapshot()
+        self._snapshot_written = written
+        self._snapshot_size, self._snapshot_ms = sum(map(len, parts)), self._clock.now()
+        return CopiedWindows(begin, self.end, parts)
 
-    def _confirmed(self) -> bool:
-        """Whether no other log can replace the one that the snapshot continues."""
-        end = self._snapshot_end
+    def _write_for_snapshot(self) -> None:
+        if not self.write():
+            raise StoreError(f"{self._file.path} is not written: {self._refused_because}")
+
+    def _confirm(self, snapshot: CopiedWindows) -> None:
+        """Return when no other log can replace the one that the snapshot continues."""
+        end = snapshot.at
         if not self._store.wait_durable(end, DURABLE_LIMIT_S):
-            return False
+            raise StoreError(
+                f"{self._file.path} is not written: the records that it continues are not on disk"
+            )
         until = time.monotonic() + DURABLE_LIMIT_S
         while self._store.log.shown_end < end and time.monotonic() < until:
             time.sleep(SHOWN_STEP_S)
         if self._store.log.shown_end < end:
             raise StoreError(f"{self._file.path} is not written: slaves lack what it continues")
-        return True

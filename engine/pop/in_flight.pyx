@@ -4,9 +4,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
-from congreve.base.byte_buffer cimport release
+from congreve.base.byte_buffer cimport ByteBuffer, release
 from congreve.base.cursor cimport load_i16, load_i32, load_i64
 from congreve.base.pthread cimport (
     pthread_mutex_destroy,
@@ -49,6 +49,14 @@ cdef enum:
     # Bytes of an empty journal that stay reserved.
     JOURNAL_KEPT = 1 << 20
     NAME_MAX = 32767    # bytes of a group or topic in the journal
+    # Bytes of a part of a snapshot, and of one window more. In base64 the parts continue each
+    # other: all but the last have a multiple of ALIGNED.
+    PART_SIZE = 192 << 10
+    ALIGNED = 3
+    # How many times the limits are out in a snapshot at most, whose windows are of different
+    # moments, and while the journal is repeated on it.
+    SNAPSHOT_TIMES = 2
+    RESTORED_TIMES = 3
 
 cdef object ANSWERS = tuple(Answer)
 
@@ -63,8 +71,8 @@ cdef class InFlight:
 
     def __cinit__(self, limits):
         pthread_mutex_init(&self.pops.mutex, NULL)
-        self.pops.store_max = limits.store
-        self.pops.window_max = limits.window
+        self.limits = limits
+        self.set_limits(1)
         self.pops.journal.settled_at = -1
         self.pops.look_ms = INT64_MAX
         self.windows = {}
@@ -73,6 +81,7 @@ cdef class InFlight:
         free(self.pops.heap.chunks)
         free(self.pops.windows.slots)
         release(&self.pops.journal.entries)
+        release(&self.part.entries)
         pthread_mutex_destroy(&self.pops.mutex)
 
     @property
@@ -217,39 +226,96 @@ cdef class InFlight:
             pthread_mutex_unlock(&self.pops.mutex)
         return body
 
-    def snapshot(self):
-        """Entries that make all windows as they are now, whatever they were before.
+    def begin_snapshot(self):
+        """Begin to copy all windows: next_part() does so, while they change."""
+        self.part.entries.used = self.copied = 0
+        pthread_mutex_lock(&self.pops.mutex)
+        self.pops.windows.to_copy = self.pops.windows.newest
+        pthread_mutex_unlock(&self.pops.mutex)
 
-        A restart replays them and then what take_journal() returned after this call; what it
-        returned before it may be replayed as well, from any record on.
+    def next_part(self, int64_t part_size=PART_SIZE):
+        """The next part of the snapshot, b"" at its end; from any thread, one at a time.
+
+        The parts in one piece are for restore(). Their entries make each window as it was when it
+        was copied, whatever it was before. What take_journal() has returned since
+        begin_snapshot(), or since any call before it, is repeated after them. Raise PopFullError if
+        so much has changed meanwhile that restore() would refuse it.
         """
-        cdef Journal journal
-        cdef PopWindow window
-        cdef bint written = True
-        memset(&journal, 0, sizeof(Journal))
-        try:
-            for window in self.all_windows():
-                with nogil:
-                    pthread_mutex_lock(&self.pops.mutex)
-                    written = put_state(&journal, &window.state)
-                    pthread_mutex_unlock(&self.pops.mutex)
-                if not written:
-                    raise MemoryError
-            return PyBytes_FromStringAndSize(
-                <char *> journal.entries.data, journal.entries.used
-            )
-        finally:
-            release(&journal.entries)
+        cdef ByteBuffer *entries = &self.part.entries
+        cdef int64_t size = 0
+        part_size = max(part_size, ALIGNED)
+        with nogil:
+            while entries.used < part_size:
+                size = self.copy_window()
+                if size <= 0:
+                    break
+        if entries.used < part_size and size < 0:
+            raise MemoryError
+        if self.copied > SNAPSHOT_TIMES * <int64_t> self.limits.store:
+            raise PopFullError(f"{self.copied} messages were out while a snapshot was made")
+        size = entries.used
+        if size >= part_size:
+            size -= size % ALIGNED
+        part = PyBytes_FromStringAndSize(<char *> entries.data, size)
+        entries.used -= size
+        if entries.used:
+            memmove(entries.data, entries.data + size, entries.used)
+        elif size < part_size:
+            release(entries)
+        return part
+
+    # Adds the next window to the part: 1; 0 if there is none, -1 without memory.
+    cdef int copy_window(self) noexcept nogil:
+        cdef Window *window
+        cdef int result = 0
+        pthread_mutex_lock(&self.pops.mutex)
+        window = self.pops.windows.to_copy
+        if window != NULL:
+            self.part.window = NULL
+            self.part.settled_at = -1
+            result = 1 if put_state(&self.part, window) else -1
+            self.copied += window.out
+            self.pops.windows.to_copy = window.older
+        pthread_mutex_unlock(&self.pops.mutex)
+        return result
+
+    def snapshot(self):
+        """All parts of a snapshot in one piece."""
+        self.begin_snapshot()
+        return b"".join(iter(self.next_part, b""))
 
     def restore(self, const uint8_t[::1] snapshot):
         """Drop all windows, and make those of a snapshot.
 
-        Raise PopJournalError as replay().
+        Up to repeated() more messages may be out than the limits allow. Raise PopJournalError as
+        replay().
         """
         for window in self.all_windows():
             self.drop_window(window)
+        self.set_limits(RESTORED_TIMES)
         self.replay(snapshot)
         self.take_journal()
+
+    def repeated(self):
+        """Say that the whole journal is repeated: forget its entries.
+
+        Raise PopJournalError if more messages are out than the limits allow.
+        """
+        self.take_journal()
+        self.set_limits(1)
+        most = max([(<PopWindow> window).state.out for window in self.all_windows()], default=0)
+        if self.pops.out > self.pops.store_max or most > self.pops.window_max:
+            raise PopJournalError(self.too_many())
+
+    cdef void set_limits(self, int64_t times):
+        self.pops.store_max = times * <int64_t> self.limits.store
+        self.pops.window_max = times * <int64_t> self.limits.window
+
+    cdef str too_many(self):
+        return (
+            f"the journal has more messages out than the limits allow, {self.limits.store} and "
+            f"{self.limits.window} a queue and group: raise them"
+        )
 
     def replay(self, const uint8_t[::1] body):
         """Repeat the entries of a record.
@@ -296,11 +362,7 @@ cdef class InFlight:
                     outcome = repeat(&self.pops, &window.state, at)
                 pthread_mutex_unlock(&self.pops.mutex)
                 if outcome == FULL:
-                    raise PopJournalError(
-                        f"the journal has more messages out than the limits allow, "
-                        f"{self.pops.store_max} and {self.pops.window_max} a queue and group: "
-                        "raise them"
-                    )
+                    raise PopJournalError(self.too_many())
                 window.answer(outcome)
                 if window.state.dropped:
                     del self.windows[window.group, window.topic, window.queue_id]

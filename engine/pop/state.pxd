@@ -67,6 +67,8 @@ cdef struct Window:
     bint noted          # it is in the list of those that lanes have changed
     int64_t noted_begin     # its begin before that
     Window *noted_after
+    Window *newer       # all windows, in the order in which they were made
+    Window *older
 
 
 # A message that is due.
@@ -80,6 +82,8 @@ cdef struct WindowTable:
     Key **slots
     int64_t capacity
     int64_t count
+    Window *newest
+    Window *to_copy     # the next one of a snapshot
 
 
 # The chunk with the least due_ms first.

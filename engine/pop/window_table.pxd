@@ -12,6 +12,7 @@ cdef enum:
 cdef int32_t put_name(uint8_t *at, Slice group, Slice topic, int32_t queue_id) noexcept nogil
 # False without memory.
 cdef bint add_window(WindowTable *table, Window *window) noexcept nogil
+# A snapshot leaves it out that has not copied it yet.
 cdef void remove_window(WindowTable *table, Window *window) noexcept nogil
 # NULL if there is none.
 cdef Window *window_named(const WindowTable *table, const uint8_t *name,

@@ -36,12 +36,24 @@ cdef bint add_window(WindowTable *table, Window *window) noexcept nogil:
         table.slots, table.capacity = slots, max(table.capacity * 2, FIRST_CAPACITY)
     slot_of(table.slots, table.capacity, &window.key)[0] = &window.key
     table.count += 1
+    window.newer, window.older = NULL, table.newest
+    if table.newest != NULL:
+        table.newest.newer = window
+    table.newest = window
     return True
 
 
 cdef void remove_window(WindowTable *table, Window *window) noexcept nogil:
     empty_slot(table.slots, table.capacity, slot_of(table.slots, table.capacity, &window.key))
     table.count -= 1
+    if table.to_copy == window:
+        table.to_copy = window.older
+    if window.newer == NULL:
+        table.newest = window.older
+    else:
+        window.newer.older = window.older
+    if window.older != NULL:
+        window.older.newer = window.newer
 
 
 cdef Window *window_named(const WindowTable *table, const uint8_t *name,

@@ -4,7 +4,7 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -110,29 +110,45 @@ class StateFile:
 
         Raises StoreError; the old text stays then.
         """
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise StoreError(f"cannot write {self.path}: {error}") from error
+        self.replace_pieces(lambda: (data,))
+
+    def replace_pieces(self, pieces: Callable[[], Iterable[bytes]]) -> None:
+        """replace() for a long text, which `pieces` returns whenever it is called."""
         if self._read_only:
             raise StoreError(f"cannot write {self.path}: it was opened read-only")
         temporary = self.path + ".tmp"
         try:
-            data = text.encode()
             self._files.make_folder(os.path.dirname(self.path))
             with self._open_alike(temporary) as file:
-                self._files.write(file, data, 0)
-                self._files.sync(file)
-                if self._files.read(file, len(data) + 1, 0) != data:
-                    raise StoreError(f"cannot write {self.path}: reading it back gives other bytes")
+                self._write_pieces(file, pieces)
             if not self._in_the_way and not self._secret:
                 self._keep_backup()
             self._files.rename(temporary, self.path)
             self._in_the_way = False
             self._files.sync_folder(os.path.dirname(self.path))
-        except (OSError, UnicodeEncodeError, StoreError) as error:
+        except (OSError, StoreError) as error:
             with suppress(OSError):
                 self._files.remove(temporary)
             if isinstance(error, StoreError):
                 raise
-            why = error.strerror if isinstance(error, OSError) else error
-            raise StoreError(f"cannot write {self.path}: {why}") from error
+            raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _write_pieces(self, file: File, pieces: Callable[[], Iterable[bytes]]) -> None:
+        end = at = 0
+        for piece in pieces():
+            self._files.write(file, piece, end)
+            end += len(piece)
+        self._files.sync(file)
+        for piece in pieces():
+            next_at = at + len(piece)
+            more = next_at == end  # which the last read would find
+            if self._files.read(file, len(piece) + more, at) != piece:
+                raise StoreError(f"cannot write {self.path}: reading it back gives other bytes")
+            at = next_at
 
     def remove(self) -> None:
         """Remove the file and its backup, durably. Raises StoreError."""

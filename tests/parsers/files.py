@@ -27,7 +27,7 @@ from congreve.broker.metadata.offsets import ConsumerOffsetManager, Line
 from congreve.broker.metadata.request_modes import MessageRequestModes
 from congreve.broker.metadata.table_file import Entry
 from congreve.broker.metadata.topics import TopicConfigManager
-from congreve.broker.pop.journal import Snapshot
+from congreve.broker.pop.snapshot_file import Snapshot
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
 from congreve.engine.errors import PopJournalError
@@ -321,7 +321,7 @@ def _pop_files() -> Iterator[Parser]:
     )
     yield Parser(
         "pops.json",
-        ("broker/pop/journal.py",),
+        ("broker/pop/journal.py", "broker/pop/snapshot_file.py"),
         lambda data: InFlight(PopLimits(store=2_000, window=1_000)).restore(
             Snapshot.from_tree(fastjson.loads(text(data))).windows
         ),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import time
 from random import Random
 
 import numpy
 import pytest
+from harness.slowness import limit_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +40,8 @@ class Run:
         self.now = 1_000
         self.bodies: list[bytes] = []
         self.snapshots: list[tuple[int, bytes]] = []
+        self.parts: list[bytes] | None = None
+        """Of a snapshot that is not complete."""
 
     def window(self, key: Key) -> PopWindow:
         window = self.pops.find(*key)
@@ -54,7 +59,8 @@ class Run:
         actions = (
             [self.take] * 3
             + [self.ack_some] * 3
-            + [self.extend, self.due, self.reset, self.drop, self.write, self.snapshot]
+            + [self.extend, self.due, self.reset, self.drop, self.write]
+            + [self.snapshot] * 3
         )
         self.draw(st.sampled_from(actions))(key)
 
@@ -150,7 +156,20 @@ class Run:
         self.bodies.append(self.pops.take_journal())
 
     def snapshot(self, _: Key) -> None:
-        self.snapshots.append((len(self.bodies), self.pops.snapshot()))
+        """The next part of a snapshot: one window, while others change between the parts."""
+        if self.parts is None:
+            self.parts = []
+            self.bodies_before = len(self.bodies)
+            self.pops.begin_snapshot()
+        elif part := self.pops.next_part(part_size=1):
+            self.parts.append(part)
+        else:
+            self.snapshots.append((self.bodies_before, b"".join(self.parts)))
+            self.parts = None
+
+    def finish_snapshot(self) -> None:
+        while self.parts is not None:
+            self.snapshot(KEYS[0])
 
 
 @settings(deadline=None)
@@ -162,8 +181,10 @@ def test_windows_and_every_replay_of_their_journal_are_as_the_model(data) -> Non
         expected = run.model.state()
         assert state_of(run.pops) == expected
         assert run.pops.out == sum(len(rows) for *_, rows in expected.values())
+    run.finish_snapshot()
     run.write(KEYS[0])
     run.snapshot(KEYS[0])
+    run.finish_snapshot()
     replayed = InFlight(PopLimits())
     for body in run.bodies:
         replayed.replay(body)
@@ -175,6 +196,7 @@ def test_windows_and_every_replay_of_their_journal_are_as_the_model(data) -> Non
         replayed.restore(snapshot)
         for body in run.bodies[first:]:
             replayed.replay(body)
+        replayed.repeated()
         assert state_of(replayed) == expected
         assert replayed.out == run.pops.out
         due = due_of(replayed, FOREVER - 1, 1 << 20)
@@ -273,6 +295,50 @@ def test_one_more_than_a_limit_is_refused_and_changes_nothing() -> None:
     other.take(offsets_of(2), 3, 1, 1)
     with pytest.raises(PopJournalError, match="raise them"):
         InFlight(PopLimits(store=4, window=3)).replay(pops.snapshot())
+
+
+def test_a_snapshot_of_windows_that_were_full_one_after_the_other_can_be_restored() -> None:
+    limits = PopLimits(store=4, window=4)
+    pops = InFlight(limits)
+    other, one = pops.window("g", "t", 1, 0), pops.window("g", "t", 0, 0)
+    one.take(offsets_of(0, 1, 2, 3), 4, 1, 1)
+    pops.begin_snapshot()
+    parts = [pops.next_part(part_size=1)]
+    one.ack_all(offsets_of(0, 1, 2, 3), 1)
+    other.take(offsets_of(0, 1, 2, 3), 4, 1, 1)
+    parts += iter(lambda: pops.next_part(part_size=1), b"")
+    assert len(parts) == 2
+    restored = InFlight(limits)
+    restored.restore(b"".join(parts))
+    assert restored.out == 8
+    restored.replay(pops.take_journal())
+    restored.repeated()
+    assert state_of(restored) == state_of(pops)
+    with pytest.raises(PopFullError):
+        restored.window("g", "t", 0, 0).take(offsets_of(4), 5, 1, 1)
+    restored.restore(b"".join(parts))
+    with pytest.raises(PopJournalError, match="raise them"):
+        restored.repeated()
+
+
+def test_parts_of_a_snapshot_are_short_work_and_continue_each_other_in_base64() -> None:
+    pops = InFlight(PopLimits())
+    for number in range(50_000):
+        pops.window("group", f"%LMQ%parent$lite-{number}", number % 8, number)
+    pops.begin_snapshot()
+    parts, steps = [], []
+    while True:
+        begun = time.thread_time()
+        part = pops.next_part()
+        steps.append(time.thread_time() - begun)
+        if not part:
+            break
+        parts.append(part)
+    assert len(parts) > 20
+    assert max(map(len, parts)) < 200_000
+    assert sorted(steps)[len(steps) // 2] < limit_s(0.002)
+    text = b"".join(map(base64.b64encode, parts))
+    assert base64.b64decode(text) == pops.snapshot()
 
 
 @pytest.mark.parametrize("offsets, upto", [((5, 5), 9), ((7, 6), 9), ((5, 9), 9)])
