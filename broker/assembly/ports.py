@@ -69,6 +69,7 @@ class Ports:
             if self.certificates is None:
                 self.certificates = certificates_of_grpc(config, self._managers.store.files)
             self._grpc = self._new_door(control)
+            self.guard.open_calls = self._grpc.open_calls
             listeners[_GRPC] = config.bind_address, config.grpc_port
         if config.listen_port:
             paths.leave_to_handlers(1 + len(listeners))

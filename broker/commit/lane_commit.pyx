@@ -125,7 +125,7 @@ cdef class LaneCommit:
         memcpy(&head, data, sizeof(HandlerAnswer))
         begin_stages(&stages, head.begun_ns)
         stages.appended = monotonic_ns()
-        answered.messages = 1
+        answered.messages, answered.by_grpc = 1, connection.http2 != NULL
         for i in range(<int> RPCS):
             answered.requests[i] = head.requests[i]
         self.hold(lane, connection, data + sizeof(HandlerAnswer),

@@ -22,6 +22,7 @@ cdef enum Rpc:
 # The requests of answers that are sent together, and the messages of their sends.
 cdef struct Answered:
     int64_t messages
+    bint by_grpc
     int32_t[RPCS] requests
 
 # The log has slow sends (with ends of transactions) and slow pulls separately, so that many slow
@@ -59,7 +60,7 @@ cdef inline void begin_stages(Stages *stages, int64_t now_ns) noexcept nogil:
 
 cdef inline void clear_answered(Answered *answered) noexcept nogil:
     cdef int i
-    answered.messages = 0
+    answered.messages = answered.by_grpc = 0
     for i in range(<int> RPCS):
         answered.requests[i] = 0
 
@@ -68,8 +69,9 @@ cdef class PutTimes:
     cdef int64_t[BUCKETS] buckets
     cdef int64_t spent_ns
     cdef int64_t longest_ns
-    cdef int64_t[RPCS][RPC_BUCKETS] rpc_buckets
-    cdef int64_t[RPCS] rpc_spent_ns
+    # Of remoting's requests, then of those by gRPC.
+    cdef int64_t[2 * RPCS][RPC_BUCKETS] rpc_buckets
+    cdef int64_t[2 * RPCS] rpc_spent_ns
 
     cdef public int64_t slow_ns
     """The time from which on a chunk of requests is slow; at first none is."""
@@ -85,4 +87,5 @@ cdef class PutTimes:
                         int32_t port) noexcept nogil
     cdef object taken(self, SlowNote *note)
     # Counts requests that took `spent_ns`.
-    cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil
+    cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests,
+                           bint by_grpc) noexcept nogil

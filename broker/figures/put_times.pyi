@@ -23,6 +23,7 @@ class PutTimes:
         appended_ns: int = 0,
         durable_ns: int = 0,
         peer: bytes | None = None,
+        by_grpc: bool = ...,
     ) -> None: ...
     def take_slow(self) -> list[SlowChunk]: ...
     @property

@@ -80,7 +80,7 @@ cdef class PutTimes:
         cdef int i = 0
         for i in range(<int> RPCS):
             if answered.requests[i]:
-                self.add_requests(i, spent, answered.requests[i])
+                self.add_requests(i, spent, answered.requests[i], answered.by_grpc)
         if not answered.messages:
             return slow
         i = 0
@@ -127,6 +127,7 @@ cdef class PutTimes:
             messages=note.answered.messages,
             address=note.address[:note.address_length],
             port=note.port,
+            by_grpc=bool(note.answered.by_grpc),
             queued_ns=at.begun - at.arrived,
             worked_ns=max(worked - at.begun - at.files, 0),
             files_ns=at.files,
@@ -137,15 +138,18 @@ cdef class PutTimes:
         store_release(&note.noted, 0)
         return found
 
-    cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests) noexcept nogil:
+    cdef void add_requests(self, int rpc, int64_t spent_ns, int64_t requests,
+                           bint by_grpc) noexcept nogil:
         cdef int i = 0
+        if by_grpc:
+            rpc += RPCS
         while i < RPC_BUCKETS - 1 and spent_ns > RPC_BOUNDS_NS[i]:
             i += 1
         store_release(&self.rpc_buckets[rpc][i], self.rpc_buckets[rpc][i] + requests)
         store_release(&self.rpc_spent_ns[rpc], self.rpc_spent_ns[rpc] + spent_ns * requests)
 
     def count(self, int64_t begun_ns, int64_t messages, requests=NO_REQUESTS, *,
-              int64_t appended_ns=0, int64_t durable_ns=0, peer=None):
+              int64_t appended_ns=0, int64_t durable_ns=0, peer=None, bint by_grpc=False):
         """Count messages and requests, by kind, that arrived at `begun_ns` of the monotonic clock.
 
         Their messages were in the log at `appended_ns`, and on disk at `durable_ns`; 0: not known.
@@ -156,9 +160,10 @@ cdef class PutTimes:
         cdef Host host
         cdef int64_t now = monotonic_ns()
         cdef int i
+        clear_answered(&answered)
         begin_stages(&stages, begun_ns)
         stages.appended, stages.durable = appended_ns, durable_ns
-        answered.messages = messages
+        answered.messages, answered.by_grpc = messages, by_grpc
         for i in range(<int> RPCS):
             answered.requests[i] = requests[i]
         if self.add(&stages, &answered, now) and peer is not None:
@@ -182,13 +187,14 @@ cdef class PutTimes:
 
     @property
     def rpc_counts(self):
-        """Requests in each bucket of RPC_BOUNDS_MS and after the last one, by kind."""
+        """Requests in each bucket of RPC_BOUNDS_MS and after the last one, by kind; then those by
+        gRPC."""
         return [
             [load_acquire(&self.rpc_buckets[rpc][i]) for i in range(RPC_BUCKETS)]
-            for rpc in range(<int> RPCS)
+            for rpc in range(2 * <int> RPCS)
         ]
 
     @property
     def rpc_sums_ns(self):
-        """The time of all requests together, in nanoseconds, by kind."""
-        return [load_acquire(&self.rpc_spent_ns[rpc]) for rpc in range(<int> RPCS)]
+        """The time of all requests together, in nanoseconds, as rpc_counts."""
+        return [load_acquire(&self.rpc_spent_ns[rpc]) for rpc in range(2 * <int> RPCS)]

@@ -27,6 +27,7 @@ class RpcKind(NamedTuple):
     code: int  # of the request
     answered: int  # the code of the answer
     waited: bool = False  # for messages (is_long_polling)
+    by_grpc: bool = False
 
 
 class RpcTimes:
@@ -54,7 +55,12 @@ class RpcTimes:
         if served.code is None or served.request.is_oneway:
             return
         spent_ms = (served.whole_s + (self._waited_s or 0.0)) * 1000
-        kind = RpcKind(served.request.code, served.code, waited=self._waited_s is not None)
+        kind = RpcKind(
+            served.request.code,
+            served.code,
+            waited=self._waited_s is not None,
+            by_grpc=served.connection.speaks_http2,
+        )
         time_of = self.times.get(kind)
         if time_of is None:
             time_of = self.times[kind] = RpcTime()

@@ -15,6 +15,7 @@ class SlowChunk(NamedTuple):
     files_ns: int  # for new files of the log and of queues
     disk_ns: int  # until the messages were on disk
     slave_ns: int  # after that, until a slave had them
+    by_grpc: bool
     missed: int  # further slow chunks, which were not noted
 
     @property

@@ -76,12 +76,13 @@ class SlowRequests:
     def _note_chunk(self, chunk: SlowChunk) -> None:
         names = ", ".join(chunk.requests)
         self._log(names).warning(
-            "slow request %s from %s:%d took %.0f ms: %.0f ms behind other connections, %.0f ms"
+            "slow request %s from %s:%d%s took %.0f ms: %.0f ms behind other connections, %.0f ms"
             " of work, %.0f ms for new files, %.0f ms until it was on disk, %.0f ms until a slave"
             " had it; %d requests with %d messages came together, %d more chunks were slow",
             names,
             ip_address(chunk.address),
             chunk.port,
+            " by gRPC" if chunk.by_grpc else "",
             chunk.whole_ns / NS_OF_MS,
             chunk.queued_ns / NS_OF_MS,
             chunk.worked_ns / NS_OF_MS,

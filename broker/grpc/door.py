@@ -94,6 +94,10 @@ class GrpcDoor:
         methods |= dict.fromkeys(reflection.paths, Streaming(reflection.serve, reflection.ended))
         self.calls = GrpcCalls(methods, admit, receiving.hold)
 
+    def open_calls(self) -> int:
+        """Calls that have not ended: Telemetry, and others that the event loop serves."""
+        return self.calls.open_calls
+
     def lane_sessions(self) -> Http2Sessions:
         """The sessions of one lane."""
         most = self._config.store.max_message_size

@@ -7,6 +7,7 @@ messages counts since its topic was created, all others since the broker started
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from itertools import product
 from operator import attrgetter
 
 from congreve.base.steps import portions
@@ -151,15 +152,16 @@ class NativeNames:
         """Milliseconds from requests to answers: of the compiled paths by thread, and of handlers
         by request and response code."""
         found = {kind: [time] for kind, time in handled.items()}
-        for kind, (compiled, waited) in enumerate(COMPILED):
-            found.setdefault(RpcKind(compiled, ResponseCode.SUCCESS, waited), []).extend(
+        kinds = product((False, True), COMPILED)
+        for kind, (by_grpc, (compiled, waited)) in enumerate(kinds):
+            found.setdefault(RpcKind(compiled, ResponseCode.SUCCESS, waited, by_grpc), []).extend(
                 RpcTime(each.rpc_counts[kind], each.rpc_sums_ns[kind] / 1e6) for each in times
             )
         samples: list[Sample] = []
-        for (code, answered, waited), parts in found.items():
+        for kind_of, parts in found.items():
             counts = [sum(bucket) for bucket in zip(*(part.counts for part in parts), strict=True)]
             if any(counts):
-                labels = self._of_request(code, answered, waited=waited)
+                labels = self._of_request(kind_of)
                 total = sum(part.sum_ms for part in parts)
                 samples += histogram(labels, RPC_BOUNDS_MS, counts, total)
             yield None
@@ -167,12 +169,12 @@ class NativeNames:
             "rocketmq_rpc_latency", HISTOGRAM, "Milliseconds from requests to answers", samples
         )
 
-    def _of_request(self, code: int, answered: int, *, waited: bool) -> str:
+    def _of_request(self, kind: RpcKind) -> str:
         return self._text(
-            protocol_type=REMOTING,
-            request_code=_name(RequestCode, code),
-            response_code=_name(ResponseCode, answered),
-            is_long_polling=_bool(waited),
+            protocol_type=GRPC if kind.by_grpc else REMOTING,
+            request_code=_name(RequestCode, kind.code),
+            response_code=_name(ResponseCode, kind.answered),
+            is_long_polling=_bool(kind.waited),
             result="success",
         )
 

@@ -4,11 +4,12 @@ import resource
 import threading
 from collections.abc import Iterator
 
+from congreve.base.steps import portions
 from congreve.base.version import __version__
 from congreve.broker.config import BrokerConfig
 from congreve.broker.figures.put_latency import PutLatency
 from congreve.broker.figures.put_times import BOUNDS_US
-from congreve.broker.metrics.exposition import Family, Kind, histogram, label_text
+from congreve.broker.metrics.exposition import Families, Family, Kind, histogram, label_text
 from congreve.broker.quota_limits import Use
 from congreve.broker.quotas.quotas import Quotas
 from congreve.broker.replication.state import ReplicationState
@@ -139,7 +140,7 @@ class OwnNames:
             ],
         )
 
-    def of_network(self) -> Iterator[Family]:
+    def of_network(self) -> Families:
         """Waiting requests, connections, and the CPU time of threads."""
         answers, pulls = self._paths.waiting()
         yield _one("waiting_answers", GAUGE, "Chunks of sends that wait for the disk", answers)
@@ -153,6 +154,13 @@ class OwnNames:
             ("unread_answer_bytes", GAUGE, "Answers that wait for clients", "unreadAnswerBytes"),
         ):
             yield _one(name, kind, text, counts[key])
+        by_grpc = 0
+        for part in portions(list(self._guard.connections)):
+            by_grpc += sum(connection.speaks_http2 for connection in part)
+            yield None
+        yield _one("grpc_connections", GAUGE, "Those of them that speak gRPC", by_grpc)
+        calls = self._guard.open_calls()
+        yield _one("grpc_calls", GAUGE, "Open Telemetry and other calls at the event loop", calls)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         spent = usage.ru_utime + usage.ru_stime
         used = [(label_text(thread=name), seconds) for name, seconds in cpu_by_thread(spent)]

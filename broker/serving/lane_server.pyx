@@ -343,6 +343,7 @@ cdef class LaneServer(LaneSink):
 
     cdef void finish(self, Lane lane, LaneConnection *connection) noexcept nogil:
         cdef int64_t now
+        self.sends.answered.by_grpc = connection.http2 != NULL
         if self.sends.answers.used and self.sends.appended_end and self.commit is not None:
             self.path.stages.appended = monotonic_ns()
             self.commit.hold(lane, connection, self.sends.answers.data, self.sends.answers.used,

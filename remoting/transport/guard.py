@@ -62,6 +62,8 @@ class ConnectionGuard:
         self.limits = limits or SharedLimits()
         self.connections_max = self.limits.connections or most_connections()
         self.connections: set[Connection] = set()
+        self.open_calls: Callable[[], int] = lambda: 0
+        """Calls of gRPC that the event loop has not ended."""
         self._by_address: dict[str, set[Connection]] = {}
         self.silent_cut_count = 0
         self.refused_count = 0

@@ -280,7 +280,8 @@ cdef class LanePopServer:
             else:
                 lane.put(connection, self.pops.answers.data + pop.begin, pop.end - pop.begin)
                 self.times.add_requests(
-                    <int> RPC_WAITED_POP, monotonic_ns() - pop.begun_ms * 1_000_000, 1
+                    <int> RPC_WAITED_POP, monotonic_ns() - pop.begun_ms * 1_000_000, 1,
+                    connection.http2 != NULL,
                 )
         self.woken_count = 0
         self.pops.begin_chunk()
@@ -360,6 +361,7 @@ cdef class LanePopServer:
         if not requests:
             return
         clear_answered(&answered)
+        answered.by_grpc = connection.http2 != NULL
         answered.requests[rpc] = requests
         if self.times.add(stages, &answered, now):
             self.times.note_slow(stages, &answered, now, connection.address,

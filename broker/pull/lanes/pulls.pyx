@@ -414,6 +414,7 @@ cdef class LanePulls:
         if not self.answered_now:
             return
         clear_answered(&answered)
+        answered.by_grpc = connection.http2 != NULL
         answered.requests[<int> RPC_PULL] = self.answered_now
         self.answered_now = 0
         now = monotonic_ns()
@@ -427,9 +428,11 @@ cdef class LanePulls:
         cdef Stages stages
         cdef int64_t begun = progress.begun_ms * 1_000_000
         if progress.flags & POLLED:
-            self.times.add_requests(<int> RPC_WAITED_PULL, monotonic_ns() - begun, 1)
+            self.times.add_requests(<int> RPC_WAITED_PULL, monotonic_ns() - begun, 1,
+                                    connection.http2 != NULL)
         elif progress.status:   # the loop has logged a slow read
-            self.times.add_requests(<int> RPC_PULL, monotonic_ns() - begun, 1)
+            self.times.add_requests(<int> RPC_PULL, monotonic_ns() - begun, 1,
+                                    connection.http2 != NULL)
         else:
             begin_stages(&stages, begun)
             self.answered_now = 1

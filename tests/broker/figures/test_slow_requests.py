@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import socket
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from harness.eventually import eventually
 
 import congreve
 from congreve.broker.figures.handler_times import HandlerTimes
+from congreve.broker.figures.put_times import PutTimes, requests_of
 from congreve.broker.figures.slow_requests import SlowRequests
 from congreve.client import Message, Producer, PullConsumer
 from congreve.remoting.messages.codes import RequestCode
@@ -155,3 +157,18 @@ async def test_a_pull_that_waits_long_for_the_disk_is_logged(caplog):
         slow.note_read(FakeConnection(), begun_ms)
     (line,) = lines_of(caplog)
     assert "PULL_MESSAGE" in line and line.endswith("ms to read old messages from disk")
+
+
+def test_a_slow_chunk_of_a_grpc_client_says_so(clock, caplog):
+    times = PutTimes()
+    slow = SlowRequests(0.5, clock)
+    slow.watch_threads([times])
+    peer = socket.inet_aton("10.0.0.7") + (41_234).to_bytes(4, "big")
+    for by_grpc in (True, False):
+        begun_ns = time.monotonic_ns() - 2_000_000_000
+        times.count(begun_ns, 1, requests_of(310), peer=peer, by_grpc=by_grpc)
+        slow.note_chunks()
+        clock.now += 60
+    first, second = lines_of(caplog)
+    assert "SEND_MESSAGE_V2 from 10.0.0.7:41234 by gRPC took" in first
+    assert "SEND_MESSAGE_V2 from 10.0.0.7:41234 took" in second

@@ -82,13 +82,37 @@ def test_metrics_tell_grpc_clients_from_others(tmp_path: Path) -> None:
         body = json.dumps({"clientID": "other", "consumerDataSet": [group]})
         assert wire.call(HEART_BEAT, {}, body.encode()).code == 0
         with open_telemetry(made, consumer_settings(made)):
-            url = f"http://127.0.0.1:{broker.config.metrics_port}/metrics"
-            with urllib.request.urlopen(url) as answer:
-                lines = answer.read().decode().splitlines()
+            lines = metrics_of(broker)
     name = "rocketmq_consumer_connections{"
     found = [line for line in lines if line.startswith(name) and 'consumer_group="g"' in line]
     kinds = [re.search('protocol_type="([a-z]*)"', line) for line in found]
     assert sorted(kind[1] for kind in kinds if kind) == ["grpc", "remoting"]
+
+
+def metrics_of(broker: Broker) -> list[str]:
+    url = f"http://127.0.0.1:{broker.config.metrics_port}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        return answer.read().decode().splitlines()
+
+
+def test_metrics_tell_requests_by_grpc_from_others(tmp_path: Path) -> None:
+    labels = re.compile(r'protocol_type="([a-z]*)",request_code="(\w*)"')
+    with (
+        serving(tmp_path, metrics_port=0) as (broker, made),
+        Wire(broker.address) as wire,
+        open_telemetry(made, consumer_settings(made)),
+    ):
+        assert made.send(made.message("Normal")).status.code == Code.OK
+        assert made.send(made.message("Fifo", message_group="a")).status.code == Code.OK
+        assert wire.call(30, {"topic": "Normal", "queueId": "0"}).code == 0
+        lines = metrics_of(broker)
+    assert "congreve_grpc_connections 1" in lines
+    assert "congreve_grpc_calls 1" in lines
+    found = [line for line in lines if line.startswith("rocketmq_rpc_latency_count{")]
+    kinds = set(labels.findall("\n".join(found)))
+    assert ("remoting", "get_max_offset") in kinds
+    assert ("grpc", "send_message_v2") in kinds
+    assert ("remoting", "send_message_v2") not in kinds
 
 
 def test_a_client_for_node_gets_its_first_settings_twice(tmp_path: Path) -> None:
