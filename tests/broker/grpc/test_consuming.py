@@ -166,7 +166,7 @@ def test_lanes_serve_ordinary_consumers(tmp_path: Path, monkeypatch: pytest.Monk
         assert consumer.receive(0)[0] == Code.MESSAGE_NOT_FOUND
 
 
-def test_a_receive_that_was_cancelled_takes_nothing(tmp_path: Path) -> None:
+def test_9253_a_receive_that_was_cancelled_takes_nothing(tmp_path: Path) -> None:
     with consuming(tmp_path) as (broker, made, consumer):
         made.send(made.message("Normal", b"known"))
         consumer.ack(*consumer.receive()[1])  # from now on lanes serve the group
@@ -220,7 +220,7 @@ def test_a_dead_letter_is_the_message_of_the_handle(tmp_path: Path) -> None:
         assert b"dead" in bytes(broker.store.record_at(at))
 
 
-def test_messages_of_one_request_have_their_own_receipts(tmp_path: Path) -> None:
+def test_11049_messages_of_one_request_have_their_own_receipts(tmp_path: Path) -> None:
     with serving(tmp_path) as (broker, made):
         answer = made.send(*(made.message("Normal", b"%d" % number) for number in range(10)))
         assert answer.status.code == Code.OK

@@ -204,7 +204,7 @@ def test_the_route_names_the_address_that_the_client_has_used(tmp_path: Path) ->
         assert made.call("QueryRoute", request).status.code == Code.ILLEGAL_TOPIC
 
 
-def test_issues_742_8304_9604_a_route_has_the_announced_address_of_its_listener(
+def test_742_1078_8304_8864_8865_9604_a_route_has_the_announced_address(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -255,7 +255,7 @@ def test_tools_ask_for_the_services_and_their_messages(tmp_path: Path) -> None:
         assert not broker.ports._grpc.calls.open_calls  # type: ignore[union-attr]
 
 
-def test_settings_come_back_and_again_and_end_with_the_stream(tmp_path: Path) -> None:
+def test_1168_1191_settings_come_back_with_a_metric_and_end_with_the_stream(tmp_path: Path) -> None:
     with serving(tmp_path) as (broker, made):
         sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
         settings = made.protos.Settings(client_type=1)

@@ -124,7 +124,7 @@ def test_order_holds_through_redelivery(tmp_path: Path) -> None:
         assert not [body for body, _ in shown(left) if body.startswith(name)]
 
 
-def test_a_lost_answer_is_given_again_to_the_same_attempt(tmp_path: Path) -> None:
+def test_10827_1321_a_lost_answer_is_given_again_to_the_same_attempt(tmp_path: Path) -> None:
     with ordered(tmp_path) as (_, made):
         first = receive(made, attempt_id="one")
         assert len(first) == 6

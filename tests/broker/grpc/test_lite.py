@@ -336,7 +336,7 @@ def test_a_restart_keeps_how_far_a_group_has_come(tmp_path: Path) -> None:
         assert bodies(consumer.receive(20)[1]) == ["l2 2"]
 
 
-def test_quotas_and_faults_have_their_codes(tmp_path: Path) -> None:
+def test_10894_10962_quotas_and_faults_have_their_codes(tmp_path: Path) -> None:
     limits = {"max_lmq_consume_queue_num": 3, "max_lite_subscription_count": 6}
     with lites(tmp_path) as (broker, made), member(made) as consumer:
         for name, value in limits.items():
