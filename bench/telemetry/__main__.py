@@ -1,6 +1,6 @@
 """``python -m telemetry``: what idle gRPC clients with an open Telemetry cost in memory.
 
-    PYTHONPATH=bench:tests python -m telemetry --clients 2000
+    PYTHONPATH=bench:tests python -m telemetry --clients 18000
 
 Each client has a connection, on which it has sent its settings and got them back. Those beyond
 28,000 need further addresses: client n connects to 127.0.0.(1 + n / 28,000).
