@@ -47,9 +47,16 @@ class Ports:
         """Raises ConfigError for an address, BrokerError for ports that cannot be listened on."""
         _, port = self._config.store_host
         check_ports(self._config.bind_address, (port, port - VIP_DISTANCE) if port else ())
-        if self._config.grpc_port >= 0:
+        if self._serves_grpc:
             check_grpc()
             check_ports(self._config.bind_address, (self._config.grpc_port,), "grpcPort")
+
+    @property
+    def _serves_grpc(self) -> bool:
+        """Not a slave of an elected group: clients find the master behind the next address."""
+        config = self._config
+        follows = config.is_slave and config.election.ha_mode != "classic"
+        return config.grpc_port >= 0 and not follows
 
     async def listen(
         self,
@@ -65,7 +72,7 @@ class Ports:
         listeners = {
             name: host_port(address) for name, address in parse_addresses(config.listeners).items()
         }
-        if config.grpc_port >= 0:
+        if self._serves_grpc:
             if self.certificates is None:
                 self.certificates = certificates_of_grpc(config, self._managers.store.files)
             self._grpc = self._new_door(control)

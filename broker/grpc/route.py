@@ -20,6 +20,8 @@ from congreve.remoting.messages.bodies import TopicConfig
 # Numbers of definition.proto.
 _NONE, _READ, _WRITE, _READ_WRITE = 1, 2, 3, 4
 _IPV4, _IPV6, _DOMAIN_NAME = 1, 2, 3
+_MEMBERS_MAX = 16
+"""Addresses that each queue of a route repeats."""
 _TYPES = {
     MessageType.NORMAL: (1,),
     MessageType.FIFO: (2,),
@@ -58,7 +60,7 @@ class Route:
         broker = self._protos.Broker(
             name=self._config.broker_name,
             id=self._config.broker_id,
-            endpoints=self.endpoints(call),
+            endpoints=self._endpoints(call, request.endpoints),
         )
         response = self._protos.QueryRouteResponse()
         response.status.code, response.status.message = Code.OK, "OK"
@@ -77,7 +79,8 @@ class Route:
         CallRefusedError.
         """
         checked_group(request.group)
-        routed = self.query(call, self._protos.QueryRouteRequest(topic=request.topic))
+        asked = self._protos.QueryRouteRequest(topic=request.topic, endpoints=request.endpoints)
+        routed = self.query(call, asked)
         readable = [
             each for each in routed.message_queues if each.permission in (_READ, _READ_WRITE)
         ]
@@ -90,6 +93,17 @@ class Route:
         for each in readable:
             response.assignments.add(message_queue=each)
         return response
+
+    def _endpoints(self, call: GrpcCall, known: Any) -> Any:
+        """The addresses for the caller: of an elected group all that it knows, if they are several.
+
+        Only the master listens there, so a client finds the new master behind another address.
+        """
+        is_elected = self._config.election.ha_mode != "classic"
+        announced = call.connection.listener in self._announced
+        if is_elected and not announced and 1 < len(known.addresses) <= _MEMBERS_MAX:
+            return known
+        return self.endpoints(call)
 
     def endpoints(self, call: GrpcCall) -> Any:
         """The address for the caller: the one of its listener, or that it has used already."""
