@@ -145,7 +145,7 @@ test-interop: $(addprefix test-,$(INTEROP))
 # All official gRPC clients that the registries have; that for Rust takes minutes to build, with protoc.
 interop-all: $(VENV)/.dev $(VENV)/.drivers
 	command -v protoc >/dev/null || apt-get install -qq --no-install-recommends protobuf-compiler
-	export INTEROP_ALL=1; $(call pytest,-v tests/interop/clients/test_grpc_clients.py)
+	export INTEROP_ALL=1; $(call pytest,-v $(addprefix tests/interop/clients/test_grpc_,clients.py failovers.py))
 
 lint: $(VENV)/.dev $(VENV)/.cython-lint
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,20 +13,28 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from broker.grpc.test_door import TYPES, create
+from harness.build import missing_tools
+from harness.drivers import Driver, grpc_clients
 from harness.replication.elected_processes import ElectedProcesses
 from harness.servers import free_port
-from harness.wire import Wire
 
 from congreve.broker.election.operator import Operator
 from remoting.http2.built import needs_http2
 
-pytestmark = [pytest.mark.interop, pytest.mark.crash, needs_http2]
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.crash,
+    needs_http2,
+    pytest.mark.skipif("INTEROP_ALL" not in os.environ, reason="make interop-all runs it"),
+]
 
-CREATE_TOPIC = 17
 LEASE_S = 5
 WAIT_S = 120
 INVISIBLE_S = 30
-TOPIC, GROUP = "orders", "readers"
+TOPIC, GROUP = "Normal", "readers"
+LOOKS = 120
+PROGRAMS = {"go": ("go",)}
 
 
 class PythonClients:
@@ -126,33 +135,35 @@ async def running_group(folder: Path) -> AsyncIterator[tuple[ElectedProcesses, s
         assert await group.master() == 1
         group.start(2)
         await group.all_in_sync()
+        for name, kind in TYPES.items():
+            create(group.members[1], name, "" if kind is None else f"+message.type={kind}")
         yield group, ";".join(f"127.0.0.1:{port}" for port in ports.values())
 
 
-def create_topic(address: str) -> None:
-    with Wire(address) as wire:
-        fields = {
-            "topic": TOPIC,
-            "defaultTopic": "TBW102",
-            "readQueueNums": "4",
-            "writeQueueNums": "4",
-            "perm": "6",
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": "0",
-            "order": "false",
-        }
-        answer = wire.call(CREATE_TOPIC, fields)
-        assert answer.code == 0, answer
+async def transfer(group: ElectedProcesses) -> None:
+    operator = Operator(group.coordinator, "test", ttl_s=LEASE_S, timeout_s=60)
+    await operator.transfer(2)
+    assert await group.master() == 2
+
+
+def send(clients: Driver, rounds: int) -> None:
+    """Send messages of all types, and wait until both consumers have those of all rounds."""
+    clients.call("send")
+    kinds = ("n0", "n1", "n2", "f0", "f1", "f2", "d", "t")
+    wanted = {f"{kind}-{r}" for kind in kinds for r in range(rounds)}
+    normal = {each for each in wanted if each.startswith("n")}
+    for _ in range(LOOKS):
+        found = clients.call("received")
+        if wanted <= set(found["pushed"]) and normal <= set(found["received"]):
+            return
+    raise AssertionError(found)
 
 
 async def test_python_clients_go_on_through_a_transfer_and_a_kill(tmp_path: Path) -> None:
     async with running_group(tmp_path) as (group, endpoints):
-        create_topic(group.members[1].address)
         with await asyncio.to_thread(PythonClients, endpoints) as clients:
             await goes_on(clients)
-            operator = Operator(group.coordinator, "test", ttl_s=LEASE_S, timeout_s=60)
-            await operator.transfer(2)
-            assert await group.master() == 2
+            await transfer(group)
             await goes_on(clients)
             await group.all_in_sync()
             group.members[2].kill()
@@ -163,3 +174,22 @@ async def test_python_clients_go_on_through_a_transfer_and_a_kill(tmp_path: Path
                 lambda: acknowledged <= clients.settled.keys(), "all that was sent", clients
             )
             assert not {body: count for body, count in clients.settled.items() if count}
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+async def test_all_types_come_through_a_transfer_and_a_kill(tmp_path: Path, language: str) -> None:
+    if missing := missing_tools(*PROGRAMS[language]):
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    async with running_group(tmp_path) as (group, endpoints):
+        clients = await asyncio.to_thread(
+            grpc_clients, tmp_path, language, Path(), endpoints, "key", "secret"
+        )
+        try:
+            await asyncio.to_thread(send, clients, 1)
+            await transfer(group)
+            await asyncio.to_thread(send, clients, 2)
+            await group.all_in_sync()
+            group.members[2].kill()
+            await asyncio.to_thread(send, clients, 3)
+        finally:
+            clients.kill()
