@@ -40,6 +40,7 @@ async def test_a_slave_that_becomes_the_master_has_what_is_out(tmp_path, lacks):
         first,
         slave,
     ):
+        await eventually(lambda: first.replication.state().slaves)
         await part(Tool(first.address, client), "pair")
         await eventually(lambda: slave.store.log.max_offset == first.store.log.max_offset)
         await eventually(lambda: "G" in slave.managers.metadata.groups.table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from wholebroker.lives import BrokerRuns
 LIVES = 17
 """Cuts of one store; the next ones get a new store."""
 WORK_S = (0.05, 1.2)
+ANSWER_S = 60.0
 SETTINGS = {"eventLoopWatchdogMillis": "0", "flushIntervalCommitLog": "20"}
 
 
@@ -72,8 +74,12 @@ def cut_broker(
 
 
 def found_after_cut(runs: BrokerRuns, disk: Disk, work_s: float) -> Found:
-    """What the broker has after some work and a power cut."""
+    """What the broker has after some work and a power cut, the first one after an answer."""
     clients = runs.use(work_s)
+    deadline = time.monotonic() + ANSWER_S
+    while not any(copies.promised for copies in list(runs.history.copies.values())):
+        assert time.monotonic() < deadline, "nothing was acknowledged"
+        time.sleep(0.01)
     cut([runs.broker, runs.namesrv], [disk])
     clients.join()
     runs.namesrv.start()
