@@ -299,14 +299,16 @@ class Doctor:
         from congreve.remoting.messages.signature import Credentials
 
         config = self._config
-        if not config.acl_enable or not config.broker_access_key:
+        if not config.acl_enable:
             return
         key = config.broker_access_key
         folder = config.account_folder(self._conf)
         try:
-            account = AccountFiles(folder, Clock()).load().by_key.get(key)
+            account = AccountFiles(folder, Clock()).load_for_start().by_key.get(key)
         except CongreveError as error:
-            yield Finding("accounts", "fail", str(error), "correct the file")
+            yield Finding("accounts", "fail", str(error), f"correct the files in {folder}")
+            return
+        if not key:
             return
         if account is None:
             found = f"brokerAccessKey={key} is not an account of the files in {folder}"

@@ -105,6 +105,16 @@ class AccountFiles:
         self.versions, self._configs, self._paths, self._white = versions, configs, paths, white
         return Accounts(by_key=by_key, white_addresses=patterns)
 
+    def load_for_start(self) -> Accounts:
+        """Read all files, as load(). Raises ConfigError, too, if no request could pass."""
+        found = self.load()
+        if not found.by_key and not found.white_addresses:
+            raise ConfigError(
+                f"aclEnable=true, but there is no account: make one in {self.default_path}, "
+                "for example with `congreve user add`"
+            )
+        return found
+
     def without_secrets(self) -> AclConfig:
         """All accounts and white addresses as loaded, without secrets."""
         shown = [msgspec.structs.replace(each, secret_key=None) for each in self._configs.values()]

@@ -30,12 +30,7 @@ class FollowedAccounts:
     async def load(self) -> None:
         """Read the files before the server serves. Raises ConfigError if no request could pass."""
         self._stamp = await asyncio.to_thread(self.files.stamp)
-        self.now = await asyncio.to_thread(self.files.load)
-        if not self.now.by_key and not self.now.white_addresses:
-            raise ConfigError(
-                f"aclEnable=true, but there is no account: make one in {self.files.default_path}, "
-                "for example with `congreve user add`"
-            )
+        self.now = await asyncio.to_thread(self.files.load_for_start)
         if any(pattern.everything for pattern in self.now.white_addresses):
             logger.warning("globalWhiteRemoteAddresses has *: all requests pass unchecked")
         await asyncio.to_thread(self.files.warn_of_readers)

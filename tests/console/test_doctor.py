@@ -10,6 +10,7 @@ import pytest
 
 from congreve import Broker, Message, NameServer
 from congreve.broker.broker_conf import load_config
+from congreve.broker.errors import ConfigError
 from congreve.client.admin.sync import SyncAdminClient
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
 from congreve.engine.scrub.damage import Damage
@@ -137,6 +138,13 @@ def test_another_broker_with_this_name_and_another_name_of_this_broker_are_repor
 
 
 def test_the_start_of_rocketmqs_own_accounts_is_foretold(tmp_path: Path) -> None:
+    none = doctor_of(tmp_path, "aclEnable=true\n")["accounts"]
+    with pytest.raises(ConfigError) as refused, Broker.from_conf(tmp_path / "broker.conf"):
+        pass
+    assert (none.state, none.found) == ("fail", str(refused.value))
+    (tmp_path / "plain_acl.yml").write_text(
+        "accounts:\n  - {accessKey: RocketMQ, secretKey: 12345678}\n"
+    )
     with NameServer(host="127.0.0.1", port=0) as name_server:
         conf = f"aclEnable=true\nnamesrvAddr={name_server.address}\n"
         finding = doctor_of(tmp_path, conf)["accounts"]
