@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 from congreve.broker.broker import Broker
 from congreve.broker.broker_conf import keyword_texts
 from congreve.broker.config import BrokerConfig
-from congreve.broker.errors import ConfigError
+from congreve.broker.errors import BrokerError, ConfigError
 from congreve.broker.pair import pair_broker_name, pair_master, paired_slave
 from congreve.broker.tls import server_settings
 from congreve.engine.state.sizes import adopt_sizes, small_sizes
@@ -77,7 +77,16 @@ class Serving:
         """Start both servers; stop() of the node stops them. Raises as entering does."""
         return self.__enter__()
 
+    def _check_unused(self) -> None:
+        if self._servers.has_started:
+            path = str(self._servers.path)
+            raise BrokerError(
+                f"congreve.serve({path!r}) has started its node: call congreve.serve() again"
+                " for another one, after stop() of this one"
+            )
+
     def __enter__(self) -> Node:
+        self._check_unused()
         servers = self._servers.__enter__()
         try:
             return Node(servers)
@@ -94,6 +103,7 @@ class Serving:
         self._servers.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> AsyncNode:
+        self._check_unused()
         return AsyncNode(await self._servers.__aenter__())
 
     async def __aexit__(
@@ -133,7 +143,7 @@ class _Servers(Lifecycle):
             "maxConnections": str(connections - connections // 8),
         }
         self.path = path
-        self.is_running = False
+        self.is_running = self.has_started = False
         config = BrokerConfig().changed({**usual, **texts})
         adopt_sizes(config.store, texts, small_sizes(config.store.max_message_size))
         if config.acl_enable and not (config.acl_folder and config.broker_access_key):
@@ -168,7 +178,7 @@ class _Servers(Lifecycle):
             if self.paired_slave is not None:
                 await stack.enter_async_context(self.paired_slave)
             self._running = stack.pop_all()
-        self.is_running = True
+        self.is_running = self.has_started = True
 
     async def stop(self) -> None:
         self.is_running = False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import congreve
-from congreve.broker.errors import ConfigError
+from congreve.broker.errors import BrokerError, ConfigError
 from congreve.client import SyncLitePullConsumer, SyncProducer
 from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from congreve.remoting.transport.local_address import LOOPBACK
@@ -37,6 +37,8 @@ def test_a_notebook_starts_and_stops_a_node_that_says_where_it_is(tmp_path: Path
         producer.send(MESSAGE)
     running = f"name server {node.address}, broker {node.broker.address}"
     assert repr(node) == f"<Node: {running}, files in {str(tmp_path)!r}>"
+    with pytest.raises(BrokerError, match=r"has started its node: call congreve\.serve\(\) again"):
+        serving.start()
     node.stop()
     node.stop()
     assert repr(node) == f"<Node: stopped, files in {str(tmp_path)!r}>"
@@ -46,10 +48,13 @@ def test_a_notebook_starts_and_stops_a_node_that_says_where_it_is(tmp_path: Path
 
 
 async def test_an_async_node_can_be_stopped_early(tmp_path: Path) -> None:
-    async with congreve.serve(tmp_path, **SMALL) as node:
+    serving = congreve.serve(tmp_path, **SMALL)
+    async with serving as node:
         assert repr(node).startswith("<AsyncNode: name server ")
         await node.stop()
         assert repr(node).startswith("<AsyncNode: stopped, ")
+    with pytest.raises(BrokerError, match="call congreve"):
+        await serving.__aenter__()
 
 
 def test_one_message_takes_less_than_40_mib_of_disk(tmp_path: Path) -> None:
