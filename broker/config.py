@@ -310,6 +310,23 @@ class BrokerConfig(msgspec.Struct, kw_only=True, rename=_broker_key):
         return ip_of(self.broker_ip1), self.listen_port
 
     @property
+    def serves_grpc(self) -> bool:
+        """Not a slave of an elected group: clients find the master behind the next address."""
+        follows = self.is_slave and self.election.ha_mode != "classic"
+        return self.grpc_port >= 0 and not follows
+
+    @property
+    def client_ports(self) -> dict[str, int]:
+        """The ports for clients by their settings, without those that the system picks."""
+        found: dict[str, int] = {}
+        if self.listen_port:
+            found["listenPort"] = self.listen_port
+            found[f"listenPort - {VIP_DISTANCE}"] = self.listen_port - VIP_DISTANCE
+        if self.serves_grpc and self.grpc_port:
+            found["grpcPort"] = self.grpc_port
+        return found
+
+    @property
     def name_servers(self) -> list[str]:
         """The addresses `host:port` in namesrvAddr, which `;` separates."""
         return parse_name_servers(self.namesrv_addr)

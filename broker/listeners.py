@@ -1,7 +1,7 @@
 """The broker's further listeners, and the addresses that it advertises for them."""
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 from congreve.broker.errors import BrokerError, ConfigError
@@ -54,14 +54,13 @@ def check_grpc() -> None:
         raise BrokerError(f"grpcPort: {refusal}")
 
 
-def check_ports(host: str, ports: Iterable[int], key: str = "listenPort") -> None:
+def check_port(host: str, port: int, key: str) -> None:
     """Raises BrokerError for a port that cannot be listened on, before anything is written."""
-    for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                raise BrokerError(
-                    f"cannot listen on {host}:{port} ({key}): {error.strerror}"
-                ) from error
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise BrokerError(
+                f"cannot listen on {host}:{port} ({key}): {error.strerror}"
+            ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import resource
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -132,12 +131,11 @@ class Doctor:
             DISK_SPACE_WARNING_LEVEL_RATIO,
         )
         from congreve.io_backends.disk import check_usable, used_share
-        from congreve.io_backends.errors import BackendError
 
         segment = self._config.store.mapped_file_size_commit_log
         try:
             disk = check_usable(str(folder), 2 * segment)
-        except BackendError as error:
+        except CongreveError as error:
             yield Finding("disk", "fail", str(error), "the broker cannot store messages there")
             return
         share = used_share(str(folder))
@@ -351,16 +349,23 @@ class Doctor:
             yield Finding("port", "ok", f"a broker is running with this store (port {port})")
             yield from _log(self._config, self._credentials)
             return
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken = list(self._taken_ports())
+        yield from taken or [Finding("port", "ok", f"{port} is free")]
+
+    def _taken_ports(self) -> Iterator[Finding]:
+        from congreve.broker.listeners import check_port
+
+        config = self._config
+        host = config.bind_address
+        needed = [(host, port, key) for key, port in config.client_ports.items()]
+        needed += [(host, config.replication.listen_port, "haListenPort")]
+        needed += [(config.metrics_address, config.metrics_port, "metricsPort")]
+        for address, port, key in needed:
             try:
-                probe.bind((self._config.bind_address, port))
-            except OSError as error:
-                yield Finding(
-                    "port", "fail", f"{port}: {error.strerror}", "stop its user, or set listenPort"
-                )
-                return
-        yield Finding("port", "ok", f"{port} is free")
+                if port > 0:
+                    check_port(address, port, key)
+            except CongreveError as error:
+                yield Finding("port", "fail", str(error), f"stop its user, or set {key.split()[0]}")
 
 
 def _name_server(

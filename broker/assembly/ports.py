@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from congreve.broker.accounts.access_control import AccessControl
 from congreve.broker.accounts.requests import NOT_ON_VIP
-from congreve.broker.config import VIP_DISTANCE, BrokerConfig
-from congreve.broker.listeners import check_grpc, check_ports, with_ports
+from congreve.broker.config import VIP_DISTANCE, BrokerConfig, ip_of
+from congreve.broker.listeners import check_grpc, check_port, with_ports
 from congreve.broker.managers import Managers
 from congreve.broker.requests.settings import host_bytes
 from congreve.broker.serving.message_paths import MessagePaths
@@ -45,18 +45,12 @@ class Ports:
 
     def check(self) -> None:
         """Raises ConfigError for an address, BrokerError for ports that cannot be listened on."""
-        _, port = self._config.store_host
-        check_ports(self._config.bind_address, (port, port - VIP_DISTANCE) if port else ())
-        if self._serves_grpc:
-            check_grpc()
-            check_ports(self._config.bind_address, (self._config.grpc_port,), "grpcPort")
-
-    @property
-    def _serves_grpc(self) -> bool:
-        """Not a slave of an elected group: clients find the master behind the next address."""
         config = self._config
-        follows = config.is_slave and config.election.ha_mode != "classic"
-        return config.grpc_port >= 0 and not follows
+        ip_of(config.broker_ip1)
+        for key, port in config.client_ports.items():
+            check_port(config.bind_address, port, key)
+        if config.serves_grpc:
+            check_grpc()
 
     async def listen(
         self,
@@ -72,7 +66,7 @@ class Ports:
         listeners = {
             name: host_port(address) for name, address in parse_addresses(config.listeners).items()
         }
-        if self._serves_grpc:
+        if config.serves_grpc:
             if self.certificates is None:
                 self.certificates = certificates_of_grpc(config, self._managers.store.files)
             self._grpc = self._new_door(control)

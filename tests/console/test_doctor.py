@@ -10,7 +10,8 @@ import pytest
 
 from congreve import Broker, Message, NameServer
 from congreve.broker.broker_conf import load_config
-from congreve.broker.errors import ConfigError
+from congreve.broker.config import VIP_DISTANCE
+from congreve.broker.errors import BrokerError, ConfigError
 from congreve.client.admin.sync import SyncAdminClient
 from congreve.console.doctor import LEAST_FILES, LEAST_MAPPINGS, Doctor, Finding
 from congreve.engine.scrub.damage import Damage
@@ -19,6 +20,7 @@ from congreve.name_server import name_server
 from congreve.node import serve
 from congreve.remoting.messages.bodies import TopicConfig
 from tests.console.conftest import congreve
+from tests.harness.servers import free_port
 
 UNLIMITED = resource.RLIM_INFINITY
 
@@ -120,6 +122,25 @@ def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Pat
         findings = doctor_of(tmp_path, conf)
     assert findings["port"].state == "fail" and str(port) in findings["port"].found
     assert findings["name servers"].state == "fail"
+
+
+@pytest.mark.parametrize("key", ["listenPort", "haListenPort", "grpcPort", "metricsPort"])
+def test_a_port_in_use_that_keeps_a_broker_from_starting_is_foretold(
+    tmp_path: Path, key: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        setting = port + VIP_DISTANCE if key == "listenPort" else port
+        usual = "brokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nlistenPort={}\n"
+        listen = setting if key == "listenPort" else free_port()
+        conf = usual.format(listen) + (f"{key}={setting}\n" if key != "listenPort" else "")
+        finding = doctor_of(tmp_path, conf)["port"]
+        with pytest.raises(BrokerError) as refused:
+            Broker.from_conf(tmp_path / "broker.conf").__enter__()
+    shown = "listenPort - 2" if key == "listenPort" else key
+    assert finding.state == "fail" and f"({shown})" in finding.found
+    assert f"127.0.0.1:{port}" in str(refused.value)
+    assert finding.advice == f"stop its user, or set {key}"
 
 
 def test_another_broker_with_this_name_and_another_name_of_this_broker_are_reported(
