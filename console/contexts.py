@@ -11,6 +11,7 @@ import msgspec
 
 from congreve.base.errors import CongreveError
 from congreve.console.report import done, output_option, show
+from congreve.remoting.messages.addresses import parse_name_servers
 
 FILE = "congreve/contexts.json"
 
@@ -115,6 +116,7 @@ def context() -> None:
 def add(name: str, namesrv: str, tls: str, access_key: str, output: str) -> None:
     """Add a context."""
     tls = tls and str(Path(tls).absolute())
+    parse_name_servers(namesrv)
     _file().add(name, Context(namesrv=namesrv, tls=tls, access_key=access_key))
     done(output, "", name=name, namesrv=namesrv)
 
@@ -146,7 +148,7 @@ def list_contexts(output: str) -> None:
         {
             "name": name,
             "current": name == known.current,
-            "namesrv": one.namesrv,
+            "namesrv": one.namesrv.split(";"),
             "tls": one.tls,
             "access_key": one.access_key,
         }

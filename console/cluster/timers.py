@@ -55,7 +55,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
                 "due_ms": one.due_ms,
                 "level": one.level or "a time",
                 "topic": one.topic,
-                "keys": one.keys,
+                "keys": one.keys or None,
                 "bytes": one.body_size,
                 "handle": one.recall_handle,
             }

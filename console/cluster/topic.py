@@ -7,7 +7,7 @@ import click
 from congreve.client.admin import AdminClient
 from congreve.console.cluster.brokers import chosen_cluster, cluster_option
 from congreve.console.connection import asks_cluster
-from congreve.console.report import Rows, system_option
+from congreve.console.report import Rows, shown_time, system_option
 from congreve.console.topic_kinds import KINDS, kind_of
 
 PERMISSIONS = {"read-write": 6, "read-only": 4, "write-only": 2, "none": 0}
@@ -72,7 +72,7 @@ async def delete(admin: AdminClient, name: str, cluster: str | None) -> Rows:
 
 @topic.command(help="Print offsets and last store time of each queue.")
 @click.argument("name")
-@asks_cluster()
+@asks_cluster(shown={"last_stored_ms": shown_time})
 async def stats(admin: AdminClient, name: str) -> Rows:
     """Print the offsets of each queue (mqadmin: topicStatus)."""
     return [
@@ -81,7 +81,7 @@ async def stats(admin: AdminClient, name: str) -> Rows:
             "queue": row.queue_id,
             "min": row.min_offset,
             "max": row.max_offset,
-            "last_stored_ms": row.last_update_ms,
+            "last_stored_ms": row.last_update_ms or None,
         }
         for row in await admin.topic_stats(name)
     ]

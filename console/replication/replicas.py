@@ -65,7 +65,7 @@ async def _log_end(reports: BrokerReports) -> int:
 
 def _rows(name: str, number: int, address: str, status: HARuntimeInfo) -> Iterator[dict[str, Any]]:
     if not status.master:
-        following = status.ha_client_runtime_info.master_addr or "none"
+        following = status.ha_client_runtime_info.master_addr or None
         yield _row(name, number, address, "slave", following)
         return
     slaves = status.ha_connection_info
@@ -73,7 +73,7 @@ def _rows(name: str, number: int, address: str, status: HARuntimeInfo) -> Iterat
         behind = slave.diff, slave.lag_millis, slave.in_sync
         yield _row(name, number, address, "master", slave.addr, *behind)
     if not slaves:
-        yield _row(name, number, address, "master", "none")
+        yield _row(name, number, address, "master")
 
 
 def _row(

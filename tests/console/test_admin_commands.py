@@ -15,6 +15,7 @@ from congreve.client import (
     SyncShareConsumer,
 )
 from congreve.client.settings import ConsumeFrom
+from congreve.console.report import shown_time
 from tests.console.conftest import congreve
 
 
@@ -48,6 +49,17 @@ def test_lag_is_listed_and_offsets_are_reset(namesrv: str) -> None:
     assert isinstance(rows(namesrv, "group", "list"), list)
     refused = congreve("group", "reset", "slow", "-t", "lagging", namesrv=namesrv)
     assert (refused.returncode, "one of --first" in refused.stderr) == (1, True)
+
+
+def test_a_value_that_is_not_there_is_null_or_a_dash(namesrv: str) -> None:
+    congreve("topic", "create", "half-empty", "-q", "2", namesrv=namesrv)
+    congreve("send", "-t", "half-empty", "-m", "x", "-q", "0", namesrv=namesrv)
+    stored, never = rows(namesrv, "topic", "stats", "half-empty")
+    assert (stored["last_stored_ms"] > 1_600_000_000_000, never["last_stored_ms"]) == (True, None)
+    _, *lines = congreve("topic", "stats", "half-empty", namesrv=namesrv).stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == [shown_time(stored["last_stored_ms"]), "-"]
+    (alone,) = rows(namesrv, "replicas")
+    assert alone["other_end"] is None
 
 
 def test_the_lag_of_a_group_that_pops_says_what_is_out(namesrv: str) -> None:

@@ -36,6 +36,11 @@ def test_a_context_stands_for_the_address_of_a_cluster(tmp_path: Path, namesrv: 
     assert run(tmp_path, "context", "remove", "gone")[0] == 0
     _, listed, _ = run(tmp_path, "context", "list", "--output", "json")
     assert [row["current"] for row in json.loads(listed)] == [False]
+    assert run(tmp_path, "context", "add", "two", "-n", f"{namesrv};{nowhere}")[0] == 0
+    _, listed, _ = run(tmp_path, "context", "list", "--output", "json")
+    assert json.loads(listed)[1]["namesrv"] == [namesrv, nowhere]
+    code, _, errors = run(tmp_path, "context", "add", "three", "-n", "a:9876,b:9876")
+    assert (code, "put ; between addresses" in errors) == (1, True)
 
 
 def test_an_unknown_context_is_an_error_that_names_the_known_ones(tmp_path: Path) -> None:
