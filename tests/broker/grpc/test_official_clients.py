@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,16 @@ from .test_access import guarded, send, signed
 from .test_door import serving, stored
 
 pytestmark = [pytest.mark.interop, needs_http2]
+
+
+@pytest.fixture(autouse=True)
+def event_loop_of_the_thread() -> Iterator[None]:
+    """The client for Python asks for one, which tests before may have taken away."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 def test_python_produces(tmp_path: Path) -> None:
