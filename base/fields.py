@@ -20,6 +20,11 @@ class Fields:
         for name in self.__struct_fields__:  # type: ignore[attr-defined]
             yield name, getattr(self, name)
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """The same for vars(): dict() takes a struct with a field `keys` for a mapping."""
+        return dict(iter(self))
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[..., Any]) -> Any:
         """The schema that pydantic writes for a result."""
@@ -44,6 +49,6 @@ class Fields:
                 [core_schema.is_instance_schema(cls), from_fields]
             ),
             serialization=core_schema.plain_serializer_function_ser_schema(
-                dict, return_schema=schema
+                vars, return_schema=schema
             ),
         )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.remoting.messages.body import Body, MessageQueue
 from congreve.remoting.messages.header import Int32, Int64
 
@@ -237,7 +238,7 @@ class QueryConsumeTimeSpanBody(Body):
     consume_time_span_set: list[QueueTimeSpan] = []
 
 
-class DelayedCount(Body):
+class DelayedCount(Fields, Body):
     """The messages of a delay level (0: with a delivery time) that are due in the hour from
     `hour_ms` on."""
 
@@ -246,14 +247,14 @@ class DelayedCount(Body):
     count: Int64
 
 
-class DelayedCounts(Body):
+class DelayedCounts(Fields, Body):
     """Answer to COUNT_DELAYED_MESSAGES; `is_complete` is false where there are too many."""
 
     counts: list[DelayedCount] = []
     is_complete: bool = True
 
 
-class DelayedMessage(Body):
+class DelayedMessage(Fields, Body):
     """A delayed message: its topic, ids and due time, and its parked record."""
 
     topic: str
@@ -267,7 +268,7 @@ class DelayedMessage(Body):
     recall_handle: str
 
 
-class DelayedMessages(Body):
+class DelayedMessages(Fields, Body):
     """Answer to LIST_DELAYED_MESSAGES, in the order of due times."""
 
     messages: list[DelayedMessage] = []

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from congreve.base.fields import Fields
 from congreve.remoting.messages import fastjson
 from congreve.remoting.messages.admin_bodies import SubscriptionData
 from congreve.remoting.messages.body import Body, MessageQueue
@@ -50,7 +51,7 @@ class QueueData(Body, gc=False):
     topic_sys_flag: Int32 = 0
 
 
-class BrokerData(Body):
+class BrokerData(Fields, Body):
     """Addresses ``ip:port`` of one broker name by broker id; 0 is the master."""
 
     cluster: str
@@ -96,7 +97,7 @@ class TopicRouteData(Body):
         return json.dumps(present, separators=(",", ":"), sort_keys=True).encode()
 
 
-class ClusterInfo(Body):
+class ClusterInfo(Fields, Body):
     """Answer to GET_BROKER_CLUSTER_INFO."""
 
     broker_addr_table: dict[str, BrokerData] = {}

@@ -7,6 +7,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from harness.fake_cluster import FakeCluster, stored
+from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from congreve.client import (
@@ -23,6 +24,13 @@ from congreve.client import (
 )
 from congreve.client.admin.groups import GroupSummary
 from congreve.client.admin.resend import ResendFailure, ResendReport
+from congreve.remoting.messages.admin_bodies import (
+    DelayedCount,
+    DelayedCounts,
+    DelayedMessage,
+    DelayedMessages,
+)
+from congreve.remoting.messages.bodies import BrokerData, ClusterInfo
 
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=1)
 SENT = SendResult(
@@ -50,6 +58,11 @@ PULLED_AS_JSON = {
     **{"status": 0, "next_offset": 8, "min_offset": 0, "max_offset": 9},
     **{"messages": [RECEIVED_AS_JSON], "suggested_broker_id": 0},
 }
+DELAYED = {
+    **{"topic": "T", "msg_id": "M", "keys": "k", "due_ms": 5, "level": 3, "store_timestamp": 1},
+    **{"physic_offset": 9, "body_size": 2, "recall_handle": "h"},
+}
+BROKER = {"cluster": "C", "broker_name": "b", "broker_addrs": {"0": "127.0.0.1:1"}}
 AS_JSON = {
     "status": 0,
     "message_id": "M",
@@ -83,6 +96,21 @@ def test_a_dict_of_a_result_has_its_fields() -> None:
             {"group": "g", "members": 1, "topics": 2, "lag": 3},
         ),
         (
+            DelayedCounts(counts=[DelayedCount(hour_ms=1, level=2, count=3)]),
+            {"counts": [{"hour_ms": 1, "level": 2, "count": 3}], "is_complete": True},
+        ),
+        (
+            DelayedMessages(messages=[DelayedMessage(**DELAYED)]),  # type: ignore[arg-type]
+            {"messages": [DELAYED], "is_complete": True},
+        ),
+        (
+            ClusterInfo(
+                broker_addr_table={"b": BrokerData("C", "b", {0: "127.0.0.1:1"})},
+                cluster_addr_table={"C": ["b"]},
+            ),
+            {"broker_addr_table": {"b": BROKER}, "cluster_addr_table": {"C": ["b"]}},
+        ),
+        (
             ResendReport(sent=1, failures=[ResendFailure("b", 0, 7, "why")]),
             {
                 **{"sent": 1, "already_sent": 0, "in_doubt": 0},
@@ -95,6 +123,8 @@ def test_a_dict_of_a_result_has_its_fields() -> None:
 )
 def test_fastapi_encodes_results(result: Any, expected: Any) -> None:
     assert json.loads(json.dumps(jsonable_encoder(result))) == expected
+    kind = list[SendResult] if isinstance(result, list) else type(result)
+    assert TypeAdapter(kind).dump_python(result, mode="json") == expected
 
 
 def test_a_body_that_is_no_text_is_base64() -> None:
