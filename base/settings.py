@@ -80,6 +80,7 @@ class Row(NamedTuple):
 
 
 _TYPES = {bool: "true or false", int: "whole number", str: "text"}
+_CURES = {bool: "use true or false", int: "use a whole number"}
 
 
 @cache
@@ -155,7 +156,8 @@ def parse(struct: type[msgspec.Struct], texts: Mapping[str, str]) -> dict[str, A
             try:
                 value = msgspec.convert(text.strip(), table[key].type, strict=False)
             except msgspec.ValidationError as error:
-                raise ValueError(f"{key}={_shown(text)}: {error}") from error
+                wanted = _CURES.get(table[key].type, str(error))
+                raise ValueError(f"{key}={_shown(text)}: {wanted}") from error
             values[table[key].field] = value
     return values
 
