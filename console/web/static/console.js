@@ -7,10 +7,11 @@
   const ROWS_MAX = 300;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // The last minutes, also before the first sample.
-  function span(_, low, high) {
-    const end = high ?? Date.now() / 1000;
-    return [Math.min(low ?? end, end - SPAN_S), end];
+  // The last minutes, also before the first sample, and with it alone: uPlot makes a day of one.
+  function span(plot) {
+    const times = plot.data?.[0] ?? [];
+    const end = times.at(-1) ?? Date.now() / 1000;
+    return [Math.min(times[0] ?? end, end - SPAN_S), end];
   }
 
   // Times are in UTC, as on all pages.

@@ -153,6 +153,35 @@ def test_the_overview_follows_the_broker(
     assert not browser_log(browser)
 
 
+ONE_SAMPLE = """
+window.labels = [];
+const written = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+    window.labels.push(text);
+    return written.call(this, text, ...at);
+};
+const sample = [[1600000000], [7], [3]];
+window.fetch = async () => {
+    setTimeout(() => { window.loaded = true; }, 200);
+    window.labels = [];
+    return { ok: true, json: async () => sample };
+};
+"""
+"""The chart gets one sample; the page knows what it has written since."""
+
+
+def test_the_chart_shows_minutes_with_one_sample_too(browser: Chrome, address: str) -> None:
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ONE_SAMPLE})
+    try:
+        browser.get(address)
+        wait(browser).until(lambda it: it.execute_script("return window.loaded"))
+        labels = browser.execute_script("return window.labels")
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    times = [label for label in labels if re.fullmatch(r"\d\d:\d\d(:\d\d)?", label)]
+    assert "12:25" in times and len(set(times)) > 3, times
+
+
 def test_the_live_tail_shows_new_messages(
     browser: Chrome, address: str, node: congreve.Node
 ) -> None:
