@@ -1,7 +1,8 @@
-"""Makes docs/console-phone.png: `python -m tests.console.web.pictures FOLDER`.
+"""Makes the pictures of docs/console.md: `python -m tests.console.web.pictures FOLDER`.
 
 All pages of a cluster with nothing in it, and of one with a thousand topics, on a screen and on a
-phone, light and dark; four of the phone are one picture, `phone.png`.
+phone, light and dark. Four of the phone are one picture, `phone.png`; `console.png` is the overview
+while messages come and a group is behind.
 """
 
 from __future__ import annotations
@@ -79,6 +80,24 @@ def fill(node: congreve.Node) -> None:
                 time.sleep(0.1)
 
 
+def while_messages_come(node: congreve.Node, browser: Chrome, to: Path) -> None:
+    """The overview after a minute in which some hundred messages a second came."""
+    console = Daemon("console", "-n", node.address, "--port", "0")
+    screen = {"width": 1280, "height": 757, "deviceScaleFactor": 1, "mobile": False}
+    try:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.get(console.ready.split()[-1])
+        with node.producer("shop") as producer:
+            for number in range(6000):
+                producer.send(Message(topic="orders", body=b"x"))
+                time.sleep(0.005 + 0.005 * (number // 500 % 3))
+        browser.save_screenshot(str(to))
+    finally:
+        console.stop()
+    Image.open(to).convert("RGB").quantize(256).save(to, optimize=True)
+
+
 def refuse(_: object) -> None:
     """Make each message a dead letter."""
     raise ValueError("refused")
@@ -107,6 +126,7 @@ def main(to: Path) -> None:
         pictures(browser, empty.address, EMPTY, "empty", to)
         fill(full)
         pictures(browser, full.address, FULL, "full", to)
+        while_messages_come(full, browser, to / "console.png")
     join([to / f"{name}-phone-dark.png" for name in TOGETHER], to / "phone.png")
 
 
