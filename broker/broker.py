@@ -190,6 +190,7 @@ class Broker(Lifecycle):
     async def stop(self) -> None:
         """Stop serving, save the state in memory and close the store. Idempotent."""
         self._monitors.note_stopping()
+        self.managers.pops.note_stopping()
         for periodic in self._periodic:
             periodic.stop()
         self._beside.end()

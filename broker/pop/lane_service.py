@@ -68,6 +68,8 @@ class PopLanes:
 
     def lost(self, data: bytes) -> None:
         """Let messages come again now whose clients were gone when a lane answered."""
+        if self._pops.stopping:
+            return
         now = self._clock.now()
         for group, topic, pop_ms, text in lost_pops(data):
             for queue, offsets in decode_message_offsets(text).items():

@@ -104,6 +104,7 @@ class Pops:
         self._periodic = Periodic(SAVE_S, self._save)
         self._reading: set[int] = set()  # places in the log that a thread reads
         self._used = False
+        self.stopping = False
         self.recheck_lanes: Callable[[], None] = lambda: None
         """Makes lanes look again for all pops that wait there."""
         self.wake_light: Callable[[PopWindow], None] = lambda _: None
@@ -120,8 +121,8 @@ class Pops:
             committed=metadata.offsets.query,
         )
         """Pops that lanes may serve."""
-        for table in (metadata.topics, metadata.groups):
-            table.listen(self.plans.note_change)
+        metadata.topics.listen(self.plans.note_change)
+        metadata.groups.listen(self.plans.note_change)
         metadata.offsets.refuse(self._is_settled)
         metadata.offsets.listen(self._offset_noted)
         metadata.offsets.follow(self._settled_in_lanes)
@@ -171,6 +172,10 @@ class Pops:
         self._used = True
         self._periodic.start()
         self.changed()
+
+    def note_stopping(self) -> None:
+        """The broker closes all connections: that takes nothing back from their clients."""
+        self.stopping = True
 
     async def stop(self) -> None:
         """Stop redelivery and save the windows; the store is still open. Idempotent."""
@@ -444,8 +449,7 @@ class Pops:
     # --- arrivals
 
     def is_readable(self, window: PopWindow) -> bool:
-        """Whether the next message of a window is in memory; if not, a thread reads it, and then
-        wakes the group's pops."""
+        """Whether a window's next message is in memory; if not, a thread reads it, and wakes."""
         queue = self._store.queues.find(window.topic, window.queue_id)
         if queue is None:
             return True

@@ -390,6 +390,21 @@ async def test_what_was_sent_to_a_client_that_is_gone_comes_again(tmp_path, monk
         assert again.body == b"lost"
 
 
+async def test_a_stop_gives_nothing_again_that_clients_have(tmp_path):
+    config = config_of(tmp_path)
+    async with running(config) as (tool, broker):
+        await tool.create_topic("T", queues=1)
+        member = Member(tool)
+        await member.pop()  # the group is known now, and lanes serve it
+        await tool.send("T", b"taken")
+        (found,) = await member.pop()
+        await broker.stop()
+    async with running(config) as (tool, _):
+        member = Member(tool)
+        assert await member.pop(pollTime=700) == []
+        assert await member.ack(found) == OK
+
+
 async def waiting(broker: Broker, number: int) -> None:
     while len(broker.managers.pops.waiting) != number:
         await asyncio.sleep(0.005)
