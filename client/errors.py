@@ -41,7 +41,14 @@ class NoNameServerError(ClientError):
 
 
 class RouteNotFoundError(ClientError):
-    """No broker has the topic, or none of those that have it accepted messages in time."""
+    """No broker has the topic, or none of those that have it accepted messages in time.
+
+    `unknown` is the name of a topic that no broker has.
+    """
+
+    def __init__(self, message: str, unknown: str | None = None) -> None:
+        super().__init__(message)
+        self.unknown = unknown
 
 
 class BrokerNotFoundError(ClientError):

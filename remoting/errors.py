@@ -1,5 +1,7 @@
 """Errors of the wire."""
 
+import os
+
 from congreve.base.errors import CongreveError
 
 
@@ -41,3 +43,10 @@ class OtherProcessError(RemotingError):
 
 class LoopThreadError(RemotingError):
     """The thread of an event loop cannot run this: it has ended, or would wait for itself."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why there is no connection: of a refusal what the system says, without address and number."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)

@@ -74,11 +74,15 @@ class NameServers:
         failures = []
         for address in list(self._order):
             try:
-                return await self._remoting.invoke(address, command, self._timeout_s), address
+                answer = await self._remoting.invoke(address, command, self._timeout_s)
             except RemotingError as error:
-                failures.append(f"{address}: {error}")
-                if self._order[0] == address:
-                    self._order.append(self._order.pop(0))
+                failures.append(_failure(address, error))
+            else:
+                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return answer, address
+                failures.append(_no_name_server(address, command))
+            if self._order[0] == address:
+                self._order.append(self._order.pop(0))
         raise NoNameServerError(f"no name server answered: {'; '.join(failures)}")
 
     async def demand(self, command: RemotingCommand) -> RemotingCommand:
@@ -112,15 +116,25 @@ class NameServers:
         answers: dict[str, RemotingCommand] = {}
         failures = []
         for address, answer in zip(self.addresses, found, strict=True):
-            if isinstance(answer, RemotingCommand):
-                answers[address] = answer
-            elif isinstance(answer, RemotingError):
-                failures.append(f"{address}: {answer}")
-            else:
+            if isinstance(answer, RemotingError):
+                failures.append(_failure(address, answer))
+            elif not isinstance(answer, RemotingCommand):
                 raise answer
+            elif answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                failures.append(_no_name_server(address, command))
+            else:
+                answers[address] = answer
         if not answers:
             raise NoNameServerError(f"no name server answered: {'; '.join(failures)}")
         return answers
+
+
+def _failure(address: str, error: RemotingError) -> str:
+    return str(error) if address in str(error) else f"{address}: {error}"
+
+
+def _no_name_server(address: str, command: RemotingCommand) -> str:
+    return f"{address} does not know request {command.code}: is it a broker?"
 
 
 class TopicRoute(msgspec.Struct, frozen=True):
@@ -326,7 +340,7 @@ class RouteCache:
 
 
 def _not_found(topic: str) -> RouteNotFoundError:
-    return RouteNotFoundError(f"topic {topic} is on no registered broker")
+    return RouteNotFoundError(f"topic {topic} is on no registered broker", topic)
 
 
 def _read(topic: str, data: TopicRouteData) -> TopicRoute:

@@ -18,6 +18,7 @@ from congreve.remoting.errors import (
     ConnectionLostError,
     FrameError,
     RequestTimeoutError,
+    reason_of,
 )
 from congreve.remoting.messages.codes import CommandFlag
 from congreve.remoting.messages.command import RemotingCommand
@@ -122,7 +123,7 @@ class BlockingClient:
             if self._ssl is not None:
                 peer = self._ssl.wrap_socket(peer, server_hostname=host)
         except (OSError, OverflowError, UnicodeError) as error:
-            raise ConnectError(f"no connection to {address}: {error}") from error
+            raise ConnectError(f"no connection to {address}: {reason_of(error)}") from error
         return _Connection(peer, address)
 
 

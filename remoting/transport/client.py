@@ -4,7 +4,12 @@ import asyncio
 import ssl as tls
 from collections.abc import Callable, Mapping
 
-from congreve.remoting.errors import ConnectError, ConnectionLostError, RequestTimeoutError
+from congreve.remoting.errors import (
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    reason_of,
+)
 from congreve.remoting.messages.command import RemotingCommand
 from congreve.remoting.transport.blocking_client import BlockingClient
 from congreve.remoting.transport.connection import Connection, ConnectionLimits
@@ -153,7 +158,7 @@ class RemotingClient:
                 f"no connection to {address} within {self.connect_timeout_s:g} s"
             ) from None
         except (OSError, OverflowError, UnicodeError) as error:  # a label that is empty or too long
-            reason = str(error) or "the server closed it during the handshake of TLS"
+            reason = reason_of(error) or "the server closed it during the handshake of TLS"
             raise ConnectError(f"no connection to {address}: {reason}") from error
         self._open[address] = connection
         return connection

@@ -10,6 +10,7 @@ from congreve.client import Message, Producer, PullConsumer
 from congreve.client.errors import InvalidSettingError, NoNameServerError, RouteNotFoundError
 from congreve.client.transport.instance import ClientInstance
 from congreve.namesrv.server import NameServer
+from congreve.remoting.messages.codes import RequestCode, ResponseCode
 from tests.client.lookups import record_lookups
 
 
@@ -45,6 +46,20 @@ def test_an_error_names_the_cure_of_a_wrong_address(addresses: str, cure: str) -
     with pytest.raises(InvalidSettingError, match=cure) as caught:
         Producer(addresses, group="p")
     assert shown_errors(caught.value) == 1
+
+
+async def test_a_broker_is_told_apart_from_a_name_server() -> None:
+    async with FakeCluster("a") as cluster:
+        fake = cluster.brokers["a"]
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        fake.answers[code] = lambda it: it.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        broker = fake.address
+        async with PullConsumer(broker, group="cg") as consumer:
+            with pytest.raises(NoNameServerError, match=f"{broker} does not know request 105: is"):
+                await consumer.routes.fetch("T")
+        async with PullConsumer(f"{broker};{cluster.address}", group="cg") as consumer:
+            for _ in range(4):
+                assert (await consumer.routes.fetch("T")).queue_datas
 
 
 async def test_a_silent_name_server_is_one_error_that_names_what_failed() -> None:
