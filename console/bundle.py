@@ -11,7 +11,7 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +29,25 @@ LOG_BYTES = 1 << 20
 """The end of each log file that is taken."""
 BLANK = "(blanked)"
 PACKAGES = ("click", "msgspec", "uvloop", "numpy", "pyarrow", "pyiceberg", "pyspark", "starlette")
-_NAMES = "secret|password|passwd|token|credential|accesskey|authorization"
+_NAMES = (
+    "secret|password|passwd|passphrase|pwd|token|credential|authorization|signature"
+    "|(?:access|api|private)[_-]?key"
+)
 _SECRET = re.compile(_NAMES, re.I)
+_KEY = rf"(?P<key>[\w.\-]*(?:{_NAMES})[\w.\-]*)"
+_LINE = re.compile(
+    rf"^(?P<before>[ \t-]*){_KEY}(?P<mark>[ \t]*[=:][ \t]*)(?P<value>\S.*)$", re.I | re.M
+)
+"""A line of a settings file: its value ends with the line."""
 _ASSIGNED = re.compile(
-    rf"(?P<key>[\w.\-]*(?:{_NAMES})[\w.\-]*)"
-    r"(?P<mark>[\"']?\s*[=:]\s*)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}]+(?:[ \t]+[^\s,;}=:]+)?)",
+    rf"{_KEY}(?P<mark>[\"']?\s*[=:]\s*)"
+    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?:[^\s,;}]|[,;}](?=\S))+(?:[ \t]+[^\s,;}=:]+)?)",
     re.I,
 )
-_IN_URL = re.compile(r"(?<=//)[^/\s:@]+:[^/\s@]+(?=@)")
+_IN_URL = re.compile(r"(?<=//)(?:[^\s/@:]*:[^\s\"']*|[^\s/\"']+)(?=@)")
+_PEM = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END |\Z)", re.S)
+SECRET_LENGTH = 4
+"""A shorter value of a secret is blanked by its key only: it may be a part of any word."""
 
 
 @click.command(help="Collect settings, versions, logs and figures for a bug report in one file.")
@@ -75,21 +86,38 @@ def bundle(
     if target.exists():
         raise CongreveError(f"{target} exists: choose another name")
     names = []
-    # Others may not read it: names of topics and hosts are in it.
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:  # others may not read it: names of topics and hosts are in it
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise CongreveError(f"{target} cannot be written: {error.strerror}") from error
+    known = [] if config_file is None else _values_of_secrets(_text(config_file))
     with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
         for name, text in _parts(config_file, folder, logs, namesrv):
             entry = tarfile.TarInfo(f"{target.name.partition('.')[0]}/{name}")
-            data = without_secrets(text).encode()
+            data = without_secrets(text, known).encode()
             entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
             archive.addfile(entry, io.BytesIO(data))
             names.append(name)
     done(output, f"{target} has {', '.join(names)}", bundle=str(target), files=names)
 
 
-def without_secrets(text: str) -> str:
-    """A text in which the values of secrets are blanked, also those in URLs."""
+def without_secrets(text: str, known: Sequence[str] = ()) -> str:
+    """A text in which the values of secrets are blanked: after their names, in URLs, of PEM, and
+    those that are `known`, wherever they are."""
+    for value in known:
+        text = text.replace(value, BLANK)
+    text = _LINE.sub(rf"\g<before>\g<key>\g<mark>{BLANK}", _PEM.sub(rf"\1{BLANK}", text))
     return _IN_URL.sub(BLANK, _ASSIGNED.sub(_blanked, text))
+
+
+def _values_of_secrets(conf: str) -> list[str]:
+    """The values of a broker.conf's secrets, the longest first."""
+    values = {found["value"].strip() for found in _LINE.finditer(conf)}
+    return sorted((each for each in values if len(each) >= SECRET_LENGTH), key=len, reverse=True)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _blanked(found: re.Match[str]) -> str:
@@ -104,7 +132,7 @@ def _parts(
     yield "versions.json", _json(_versions())
     root = folder
     if config_file is not None:
-        yield "broker.conf", config_file.read_text(encoding="utf-8", errors="replace")
+        yield "broker.conf", _text(config_file)
         try:
             settings = _settings(config_file)
             root = root or Path(settings["storePathRootDir"])

@@ -20,6 +20,17 @@ from tests.console.conftest import congreve
         ("- accessKey: someone", "- accessKey: (blanked)"),
         ("haEtcd=http://user:word@host:1", "haEtcd=http://(blanked)@host:1"),
         ("Authorization: Bearer abc", "Authorization: (blanked)"),
+        ("etcdPassword=a;b,c d}e", "etcdPassword=(blanked)"),
+        ("1 refused secretKey=a,b;c and", "1 refused secretKey=(blanked)"),
+        (r'{"token": "a\"b", "x": 1}', '{"token": "(blanked)", "x": 1}'),
+        ("https://user:w@rd/x@host:1/x", "https://(blanked)@host:1/x"),
+        ("https://word@host:1/x", "https://(blanked)@host:1/x"),
+        ("http://127.0.0.1:1/x", "http://127.0.0.1:1/x"),
+        ("apiKey=abc, passphrase=d", "apiKey=(blanked)"),
+        (
+            "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n1",
+            "-----BEGIN PRIVATE KEY-----(blanked)-----END PRIVATE KEY-----\n1",
+        ),
         ("listenPort=10911", "listenPort=10911"),
     ],
 )
@@ -36,7 +47,7 @@ def test_a_bundle_has_settings_versions_logs_store_and_figures(
         f"storePathRootDir={data / 'store'}\nbrokerAccessKey=administrator\n"
         f"brokerSecretKey={secret}\nfileReservedTime=48\n"
     )
-    log.write_text(f"line one\nrefused secretKey={secret}\n")
+    log.write_text(f"line one\nrefused secretKey={secret}\nlogin with {secret}\n")
     target = tmp_path / "report.tar.gz"
     options = ("-c", str(conf), "--log", str(log), "-n", namesrv)
     made = congreve("bundle", str(target), *options, "--output", "json")
