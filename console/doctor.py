@@ -105,6 +105,8 @@ class Doctor:
         foreign = ", ".join(key for _, key in self._unknown if key in FOREIGN_KEYS)
         if foreign:
             yield Finding("settings", "ok", f"keys of RocketMQ without effect here: {foreign}")
+        elif self._conf is None:
+            yield Finding("settings", "ok", "those of a broker without a broker.conf: -c names one")
         elif not misspelled:
             yield Finding("settings", "ok", "every key of the file has an effect")
         if self._config.store.sync_flush:
@@ -136,7 +138,7 @@ class Doctor:
         try:
             disk = check_usable(str(folder), 2 * segment)
         except CongreveError as error:
-            yield Finding("disk", "fail", str(error), "the broker cannot store messages there")
+            yield Finding("disk", "fail", str(error), "name another folder as storePathRootDir")
             return
         share = used_share(str(folder))
         free = readable_size(disk.free)
@@ -158,7 +160,8 @@ class Doctor:
         try:
             StoreFolder(self._config.store).check()
         except CongreveError as error:
-            yield Finding("store", "fail", str(error), "the broker does not start with these parts")
+            advice = "name the parts of one store: the broker does not start with these"
+            yield Finding("store", "fail", str(error), advice)
 
     def _sizes(self) -> Iterator[Finding]:
         from congreve.engine.state.sizes import FileSizes
@@ -337,7 +340,8 @@ class Doctor:
 
         for key, why in unreachable(self._config):
             if key != "namesrvAddr":
-                yield Finding("address", "warn", f"{key}: {why}", f"or correct {key}")
+                advice = f"correct {key}, unless a router passes that address on to this machine"
+                yield Finding("address", "warn", f"{key}: {why}", advice)
 
     def _port(self) -> Iterator[Finding]:
         from congreve.engine.state.lock import is_held
@@ -424,7 +428,7 @@ def _master(
     try:
         theirs = asyncio.run(_settings_of(namesrv, master, credentials)).get(key, mine)
     except CongreveError as error:
-        yield Finding("master", "warn", f"{master}: {error}", "its file sizes are unknown")
+        yield Finding("master", "warn", f"its file sizes are unknown: {error}", "start it")
         return
     if theirs != mine:
         found = f"{master} has {key}={theirs}, this slave {mine}"
@@ -439,7 +443,7 @@ def _log(config: BrokerConfig, credentials: Credentials | None) -> Iterator[Find
     try:
         figures = asyncio.run(_figures_of(namesrv, config.address, credentials))
     except CongreveError as error:
-        yield Finding("log", "warn", f"{config.address}: {error}", "its state is unknown")
+        yield Finding("log", "warn", f"its state is unknown: {error}", "look at the broker's log")
         return
     damaged, repairs = int(figures.get("logDamaged", 0)), figures.get("haRepairs", "none")
     found = f"{damaged} damaged parts; brokers that can repair the log: {repairs}"
@@ -465,7 +469,8 @@ def _lone_topics(
         try:
             topics = asyncio.run(_topics_of(namesrv, masters, {*names, cluster}, credentials))
         except CongreveError as error:
-            yield Finding("topics", "warn", f"{cluster}: {error}", "their places are unknown")
+            found = f"the places of the topics of {cluster} are unknown: {error}"
+            yield Finding("topics", "warn", found, "start that broker")
             continue
         places = Counter(topic for found in topics.values() for topic in found)
         lone = sorted(topic for topic, count in places.items() if count == 1)
@@ -563,11 +568,6 @@ def doctor(conf: Path | None, namesrv: str | None, store: Path | None, output: s
     given = {"namesrvAddr": namesrv, "storePathRootDir": None if store is None else str(store)}
     overrides = {key: value for key, value in given.items() if value is not None}
     findings = list(Doctor(load_config(conf, overrides), conf=conf).findings())
-    if output == "json":
-        import msgspec
-
-        click.echo(msgspec.json.encode([asdict(finding) for finding in findings]).decode())
-    else:
-        show([asdict(finding) for finding in findings], output)
+    show([{**asdict(each), "advice": each.advice or None} for each in findings], output)
     if any(finding.state == "fail" for finding in findings):
         raise click.exceptions.Exit(1)

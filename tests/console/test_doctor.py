@@ -197,6 +197,15 @@ def test_an_address_of_no_interface_is_reported(tmp_path: Path) -> None:
     assert "address" not in doctor_of(tmp_path, "brokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n")
     finding = doctor_of(tmp_path, "brokerIP1=192.0.2.7\n")["address"]
     assert finding.state == "warn" and "192.0.2.7" in finding.found
+    assert finding.advice.startswith("correct brokerIP1, unless a router passes that address on")
+
+
+def test_defaults_are_told_apart_from_a_file(tmp_path: Path) -> None:
+    assert "every key of the file" in doctor_of(tmp_path)["settings"].found
+    run = congreve("doctor", "--store", str(tmp_path), "--output", "json")
+    first = json.loads(run.stdout)[0]
+    assert (first["check"], first["advice"]) == ("settings", None)
+    assert "without a broker.conf" in first["found"]
 
 
 def test_topics_on_one_of_several_masters_are_named(tmp_path: Path) -> None:
