@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,7 +113,35 @@ def ask(namesrv: str, question: Callable[[AdminClient], Awaitable[T]]) -> T:
         async with AdminClient(namesrv, **connection()) as admin:
             return await question(admin)
 
-    return asyncio.run(run())
+    with topic_hints(namesrv):
+        return asyncio.run(run())
+
+
+@contextmanager
+def topic_hints(namesrv: str) -> Iterator[None]:
+    """Let the error of an unknown topic name one that is spelled alike."""
+    from congreve.client.admin import AdminClient
+    from congreve.client.errors import RouteNotFoundError
+
+    async def names() -> list[str]:
+        async with AdminClient(namesrv, **connection()) as admin:
+            return await admin.topics()
+
+    try:
+        yield
+    except RouteNotFoundError as error:
+        if error.unknown is None:
+            raise
+        hint = did_you_mean(error.unknown, asyncio.run(names()))
+        raise RouteNotFoundError(f"{error}{hint}") from error
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name; empty if no known one is spelled alike."""
+    from congreve.base.settings import closest_key
+
+    close = closest_key(name, known)
+    return "" if close is None else f": did you mean {close}?"
 
 
 def asks_cluster(

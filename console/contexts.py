@@ -118,7 +118,7 @@ def add(name: str, namesrv: str, tls: str, access_key: str, output: str) -> None
     tls = tls and str(Path(tls).absolute())
     parse_name_servers(namesrv)
     _file().add(name, Context(namesrv=namesrv, tls=tls, access_key=access_key))
-    done(output, "", name=name, namesrv=namesrv)
+    done(output, "", name=name, namesrv=namesrv.split(";"))
 
 
 @context.command(help="Choose the cluster that commands use.")
@@ -149,8 +149,8 @@ def list_contexts(output: str) -> None:
             "name": name,
             "current": name == known.current,
             "namesrv": one.namesrv.split(";"),
-            "tls": one.tls,
-            "access_key": one.access_key,
+            "tls": one.tls or None,
+            "access_key": one.access_key or None,
         }
         for name, one in sorted(known.contexts.items())
     ]

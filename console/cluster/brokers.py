@@ -10,7 +10,7 @@ import click
 from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.reports import BrokerReports
-from congreve.console.connection import ask, cluster_options
+from congreve.console.connection import ask, cluster_options, did_you_mean
 from congreve.console.option_types import KeyValue, Pairs
 from congreve.console.report import Rows, output_option, show
 
@@ -51,19 +51,21 @@ def show_settings(
 
     async def question(admin: AdminClient) -> Rows:
         rows: Rows = []
+        known: set[str] = set()
         for name, address in (await _masters(admin, brokers)).items():
             found = await BrokerReports(admin, address).settings()
+            known.update(found)
             rows += [
                 {"broker": name, "key": key, "value": value}
                 for key, value in sorted(found.items())
                 if not keys or any(fnmatchcase(key.lower(), each.lower()) for each in keys)
             ]
+        if not rows:
+            hint = did_you_mean(keys[0], sorted(known)) if len(keys) == 1 else ""
+            raise CongreveError(f"no broker has a setting like {', '.join(keys)}{hint}")
         return rows
 
-    rows = ask(namesrv, question)
-    if not rows:
-        raise CongreveError(f"no broker has a setting like {', '.join(keys)}")
-    show(rows, output)
+    show(ask(namesrv, question), output)
 
 
 @config.command("set", help="Change settings of running brokers, which save them.")
@@ -115,5 +117,7 @@ async def _masters(admin: AdminClient, names: Sequence[str]) -> dict[str, str]:
     masters = await admin.brokers.masters()
     unknown = [name for name in names if name not in masters]
     if unknown:
-        raise CongreveError(f"there is no master {unknown[0]}: {', '.join(sorted(masters))} are")
+        raise CongreveError(
+            f"there is no master {unknown[0]}: the masters are {', '.join(sorted(masters))}"
+        )
     return {name: masters[name] for name in names or sorted(masters)}

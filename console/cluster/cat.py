@@ -17,7 +17,7 @@ from congreve.client.message import Message, MessageQueue, ReceivedMessage
 from congreve.client.subscription import Sql
 from congreve.client.transport.route import MASTER_ID
 from congreve.console.cluster.send import lines, send_bodies, stdin
-from congreve.console.connection import cluster_options, connection
+from congreve.console.connection import cluster_options, connection, topic_hints
 from congreve.console.option_types import Time
 from congreve.console.report import body_fields, output_option, print_json, shown_time
 from congreve.records.filter.kinds import ALL
@@ -115,7 +115,9 @@ def cat(topic: str, consume: bool, produce: bool, namesrv: str, **options: Any) 
         send_bodies(namesrv, Message(topic=topic, body=b""), lines())
         return
     wanted = _wanted(**options)
-    asyncio.run(_print(namesrv, topic, wanted, _form(**options)))
+    form = _form(**options)
+    with topic_hints(namesrv):
+        asyncio.run(_print(namesrv, topic, wanted, form))
 
 
 def _has_input() -> bool:
@@ -222,7 +224,7 @@ async def _messages(
         if wanted.queue_id in (None, queue.queue_id):
             positions[queue] = await _bounds(consumer, queue, wanted)
     if not positions:
-        raise click.ClickException(f"topic {topic} has no queue {wanted.queue_id}")
+        raise CongreveError(f"topic {topic} has no queue {wanted.queue_id}")
     while positions:
         idle = True
         for queue, (position, stop) in list(positions.items()):

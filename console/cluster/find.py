@@ -88,8 +88,8 @@ async def _by_id(lookup: MessageLookup, topic: str | None, message_id: str) -> l
         one = None
     if one is None and topic is None:
         raise CongreveError(
-            f"{message_id} is no id with a broker's address and an offset: an id from a producer"
-            " needs the --topic"
+            f"{message_id} leads to no message of a registered broker: an id from a producer needs"
+            " the --topic"
         )
     return [] if one is None else [one]
 

@@ -10,7 +10,7 @@ from congreve.base.errors import CongreveError
 from congreve.client.admin import AdminClient
 from congreve.client.admin.groups import OffsetTarget, QueueLag
 from congreve.console.cluster.brokers import chosen_cluster, cluster_option
-from congreve.console.connection import ask, asks_cluster, cluster_options
+from congreve.console.connection import ask, asks_cluster, cluster_options, did_you_mean
 from congreve.console.option_types import Time
 from congreve.console.report import Rows, output_option, show, shown_age, system_option
 from congreve.records.message.topics import is_system_group
@@ -132,7 +132,7 @@ def reset(
 ) -> None:
     """Preview or reset offsets (mqadmin: resetOffsetByTime, skipAccumulatedMessage)."""
     if first + last + (time_ms is not None) != 1:
-        raise CongreveError("use one of --first, --last and --time")
+        raise click.UsageError("use one of --first, --last and --time")
 
     target: OffsetTarget = "first" if first else "last"
     if time_ms is not None:
@@ -167,5 +167,7 @@ async def delete(admin: AdminClient, name: str, with_offsets: bool) -> Rows:
 
 async def _check_known(admin: AdminClient, name: str) -> None:
     """Raises CongreveError if no broker has settings or offsets of the group."""
-    if name not in await admin.groups.names() and not await admin.groups.lag(name):
-        raise CongreveError(f"no broker knows a group {name}: `congreve group list` shows all")
+    names = await admin.groups.names()
+    if name not in names and not await admin.groups.lag(name):
+        hint = did_you_mean(name, names) or ": `congreve group list` shows all"
+        raise CongreveError(f"no broker knows a group {name}{hint}")

@@ -54,7 +54,9 @@ def remove(
     async def question(admin: AdminClient) -> Rows:
         drained = DrainedBroker(admin, broker)
         places = await drained.places()
-        if places and not force:
+        if not places:
+            click.echo(f"no name server has {broker}", err=True)
+        elif not force:
             await _check_drained(drained, ignored)
         if is_applied and places:
             try:

@@ -15,7 +15,7 @@ from congreve.client.message import Message, MessageQueue
 from congreve.client.producer.producer import MAX_MESSAGE_SIZE
 from congreve.client.producer.sync_producer import SyncProducer
 from congreve.client.results import SendResult
-from congreve.console.connection import cluster_options, connection
+from congreve.console.connection import cluster_options, connection, topic_hints
 from congreve.console.option_types import KeyValue, Pairs, Time
 from congreve.console.report import output_option, print_json
 from congreve.records.message.topics import COMMAND_GROUP
@@ -126,7 +126,10 @@ def send_bodies(
     alone = bool(pattern.delay_level or pattern.deliver_ms) or pattern.priority is not None
     sent = 0
     # A sync producer, because reading stdin would block the event loop of an async one.
-    with SyncProducer(namesrv, group=COMMAND_GROUP, **connection()) as producer:
+    with (
+        topic_hints(namesrv),
+        SyncProducer(namesrv, group=COMMAND_GROUP, **connection()) as producer,
+    ):
         chosen = None if queue is None else _queue(producer, pattern.topic, queue)
         try:
             for bodies in groups:
@@ -135,8 +138,11 @@ def send_bodies(
                     sent += result.count
                     if output == "json":
                         print_json(_row(result))
-        finally:
-            click.echo(f"sent {sent} to {pattern.topic}", err=True)
+        except BaseException:
+            if sent:
+                click.echo(f"sent {sent} to {pattern.topic}", err=True)
+            raise
+        click.echo(f"sent {sent} to {pattern.topic}", err=True)
 
 
 def _sent(

@@ -28,7 +28,7 @@ def count(namesrv: str, output: str) -> None:
         rows = [
             {
                 "hour_ms": row.hour_ms,
-                "level": row.level or "a time",
+                "level": row.level or None,
                 "count": row.count,
             }
             for row in found.counts
@@ -53,7 +53,7 @@ def list_messages(count: int, topic: str | None, begin: int, namesrv: str, outpu
         rows = [
             {
                 "due_ms": one.due_ms,
-                "level": one.level or "a time",
+                "level": one.level or None,
                 "topic": one.topic,
                 "keys": one.keys or None,
                 "bytes": one.body_size,

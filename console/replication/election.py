@@ -49,7 +49,7 @@ def status(
     config_file: Path | None, namesrv_addr: str | None, settings: Pairs, output: str
 ) -> None:
     """Print a row for each member that is registered or in the in-sync set."""
-    config = read_config(config_file, namesrv_addr, settings)
+    config = _config_of_member(config_file, namesrv_addr, settings)
     state, rows = asyncio.run(_members(config, connection()))
     master = "none" if state.master is None else f"member {state.master.member}"
     title = f"{config.broker_name}: master {master}, epoch {state.epoch}"
@@ -73,7 +73,7 @@ def transfer(
     output: str,
 ) -> None:
     """Nothing is lost: first the master waits until its slaves have all messages."""
-    config = read_config(config_file, namesrv_addr, settings)
+    config = _config_of_member(config_file, namesrv_addr, settings)
     _run(config, output, timeout, lambda operator: operator.transfer(broker_id))
 
 
@@ -103,7 +103,7 @@ def elect(
             " `congreve election transfer` chooses among those. --unclean makes one the master"
             " that is not in the set"
         )
-    config = read_config(config_file, namesrv_addr, settings)
+    config = _config_of_member(config_file, namesrv_addr, settings)
     state, rows = asyncio.run(_members(config, connection()))
     click.echo(_warning(config, state, rows, broker_id), err=True)
     if not yes:
@@ -127,7 +127,7 @@ def replace(
     output: str,
 ) -> None:
     """The last store of the number is no member any more; the group loses nothing."""
-    config = read_config(config_file, namesrv_addr, settings)
+    config = _config_of_member(config_file, namesrv_addr, settings)
     if not yes:
         click.confirm(
             f"Let the store that waits be member {broker_id}? The other one with this number is"
@@ -196,6 +196,18 @@ def _with_operator(
             await coordinator.close()
 
     return asyncio.run(run())
+
+
+def _config_of_member(
+    config_file: Path | None, namesrv_addr: str | None, settings: Pairs
+) -> BrokerConfig:
+    """The settings of a member of an elected group. Raises ConfigError, CongreveError."""
+    from congreve.base.errors import CongreveError
+
+    config = read_config(config_file, namesrv_addr, settings)
+    if config.election.ha_mode == "classic":
+        raise CongreveError("haMode=classic elects no master: name a member's broker.conf with -c")
+    return config
 
 
 async def _members(
@@ -269,12 +281,12 @@ def _row(
     return {
         "member": number,
         "role": AWAY if epochs is None else "master" if leads else "slave",
-        "address": address,
-        "epoch": epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else "",
-        "log_end": "" if epochs is None else epochs.max_offset,
-        "lag_bytes": 0 if leads else "" if mine is None else mine.diff,
-        "lag_ms": 0 if leads else "" if mine is None else mine.lag_millis,
+        "address": address or None,
+        "epoch": epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else None,
+        "log_end": None if epochs is None else epochs.max_offset,
+        "lag_bytes": 0 if leads else None if mine is None else mine.diff,
+        "lag_ms": 0 if leads else None if mine is None else mine.lag_millis,
         "in_sync": number in state.in_sync,
-        "lease_ms": lags.lease_millis if leads and lags is not None else "",
-        "waits": _why(state, state.seats.get(number)),
+        "lease_ms": lags.lease_millis if leads and lags is not None else None,
+        "waits": _why(state, state.seats.get(number)) or None,
     }

@@ -48,7 +48,7 @@ def test_lag_is_listed_and_offsets_are_reset(namesrv: str) -> None:
     assert rows(namesrv, "group", "members", "slow") == []
     assert isinstance(rows(namesrv, "group", "list"), list)
     refused = congreve("group", "reset", "slow", "-t", "lagging", namesrv=namesrv)
-    assert (refused.returncode, "one of --first" in refused.stderr) == (1, True)
+    assert (refused.returncode, "one of --first" in refused.stderr) == (2, True)
 
 
 def test_a_value_that_is_not_there_is_null_or_a_dash(namesrv: str) -> None:
@@ -122,7 +122,7 @@ def test_delayed_messages_are_listed_and_recalled(namesrv: str) -> None:
     with SyncProducer(namesrv, group="p") as producer:
         producer.send(Message(topic="later", body=b"m", keys="k", deliver_ms=due_ms))
     (row,) = rows(namesrv, "timers", "list", "-t", "later")
-    assert (row["due_ms"], row["level"], row["keys"]) == (due_ms, "a time", "k")
+    assert (row["due_ms"], row["level"], row["keys"]) == (due_ms, None, "k")
     (count,) = rows(namesrv, "timers", "count")
     assert (count["hour_ms"], count["count"]) == (due_ms // 3_600_000 * 3_600_000, 1)
     assert row["handle"] in congreve("timers", "list", namesrv=namesrv).stdout, "it can be copied"
