@@ -98,7 +98,7 @@ class Managers:
 
     async def load(self) -> None:
         """Read all files; the store is open. Raises StoreError when a file cannot be used."""
-        self._topic_recovery.run(self.files.load())
+        self._topic_recovery.run(self.files.load(), follows=self.config.is_slave)
         await asyncio.to_thread(self.delayed.load)
         await asyncio.to_thread(self.transactions.load)
         await self.pops.load()

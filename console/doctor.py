@@ -157,11 +157,16 @@ class Doctor:
 
         if not self._root.is_dir():
             return
+        folder = StoreFolder(self._config.store)
         try:
-            StoreFolder(self._config.store).check()
+            folder.check()
+            changes = folder.changes()
         except CongreveError as error:
             advice = "name the parts of one store: the broker does not start with these"
             yield Finding("store", "fail", str(error), advice)
+            return
+        for change in changes:
+            yield Finding("store", "warn", change, "restore the store as a whole")
 
     def _sizes(self) -> Iterator[Finding]:
         from congreve.engine.state.sizes import FileSizes

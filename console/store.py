@@ -101,6 +101,8 @@ def verify(folder: Path, config_file: Path | None, output: str) -> None:
         hidden = len(report.problems[PROBLEMS_SHOWN:]) + report.more_problems
         if hidden:
             click.echo(f"and {hidden} more")
+        for change in report.changes:
+            click.echo(f"changed: {change}")
     if examiner.tell_broker(report):
         click.echo(
             "the broker that runs looks at the damage, and repairs what another has", err=True

@@ -46,6 +46,8 @@ class MessageStore(WritableStore):
 
     found_clean = False
     """Whether the last user of the folder closed it cleanly, from start() on."""
+    changes: Collection[str] = ()
+    """What is not as the last clean stop left it, from start() on: sentences."""
     left_clean = False
     """Whether close() has made everything durable."""
 
@@ -182,6 +184,7 @@ class MessageStore(WritableStore):
             follows=follows,
         )
         self.recovery = recovery.run(cut_at)
+        self.changes = self._changes(self.recovery.end) if cut_at is None else []
         self._late_checks = LateChecks(self.repair, recovery.unchecked)
         last = self.log.read(self.recovery.last_record)
         if last is not None:
@@ -199,6 +202,16 @@ class MessageStore(WritableStore):
         # After a kill what another broker has deleted looks like lost queues.
         if known is None or self.recovery.records or cut_at is not None or deleted.is_newer:
             self._housekeeping.checkpoint()
+
+    def _changes(self, log_end: int) -> list[str]:
+        try:
+            found = self._folder.changes(log_end)
+        except StoreError as error:
+            logger.warning("%s", error)  # the file's own reader handles that
+            return []
+        for change in found:
+            logger.warning("%s", change)
+        return found
 
     def _retreat(self) -> None:
         """Undo a failed start: stop the threads, release the lock, remove new files."""
@@ -230,6 +243,7 @@ class MessageStore(WritableStore):
         if self.index is not None:
             self.index.stop()
         healthy = False
+        log_end = self.log.max_offset
         try:
             healthy = self._housekeeping.checkpoint()
             self._marks.round()
@@ -241,7 +255,7 @@ class MessageStore(WritableStore):
         self.backend.stop()
         self.left_clean = healthy and not self.health.failed
         if self.left_clean:
-            self._folder.mark_stopped()
+            self._folder.mark_stopped(log_end)
         self._folder.release()
 
     def __enter__(self) -> Self:

@@ -24,14 +24,19 @@ class TopicRecovery:
         self._topics_path = topics_path
         self._topics.listen(self._topic_changed, when_saved=True)
 
-    def run(self, had_topics: bool) -> None:
-        """Recover. The store must be open and the files read; `had_topics`: topics.json exists."""
+    def run(self, had_topics: bool, *, follows: bool) -> None:
+        """Recover. The store must be open and the files read; `had_topics`: topics.json exists.
+
+        With `follows`, a master sends what is behind the ends of the queues.
+        """
         if had_topics:
             self._end_deletions()
         log = self._store.log
         self._deleted.forget(log.min_offset, log.max_offset)
         self._drop_messages_of_deleted_topics()
         self._restore_topics(had_topics)
+        if self._store.changes and not follows:
+            self._lower_offsets()
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         # Only when topics.json has it: otherwise a kill would bring back the deleted topic.
@@ -91,6 +96,27 @@ class TopicRecovery:
                 "%d topics with messages were in no file and are created again: %s",
                 len(restored),
                 _some(restored),
+            )
+
+    def _lower_offsets(self) -> None:
+        """Lower offsets beyond the ends of their queues to there: they are of another moment.
+
+        Their groups would skip the messages in between, once the queues have more. Clients may
+        commit such offsets, too, which stay as long as nothing was replaced.
+        """
+        lowered = []
+        for queue in self._store.queues:
+            for group in self._offsets.groups_of(queue.topic):
+                offset = self._offsets.query(group, queue.topic, queue.queue_id)
+                if offset > queue.max:
+                    self._offsets.note(group, queue.topic, queue.queue_id, queue.max)
+                    lowered.append(f"{group} on {queue.topic} queue {queue.queue_id}")
+        if lowered:
+            logger.warning(
+                "%d offsets of consumerOffset.json were beyond the end of their queues, and are"
+                " there now: %s",
+                len(lowered),
+                _some(lowered),
             )
 
 

@@ -9,6 +9,7 @@ from congreve.engine.errors import StoreError
 from congreve.engine.log.segment_files import has_segments
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.engine.state.identity import IDENTITY_FILE, IdentityFile
+from congreve.engine.state.left_files import LeftFilesFile
 from congreve.engine.state.lock import FolderLock, StoreLock
 from congreve.engine.state.part_owners import PartOwners
 from congreve.engine.state.sizes import SIZES_FILE, SizesFile
@@ -86,11 +87,24 @@ class StoreFolder:
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
-    def mark_stopped(self) -> None:
-        """Remove the marker; if that fails, the next start recovers the log."""
+    def changes(self, log_end: int | None = None) -> list[str]:
+        """How the files beside the log differ from what the last stop left, if that was clean.
+
+        Raises StoreError.
+        """
+        if not self.clean:
+            return []
+        return LeftFilesFile(self._config, self._files, read_only=True).changes(log_end)
+
+    def mark_stopped(self, log_end: int) -> None:
+        """Note what is left, and remove the marker; if that fails, the next start recovers the log.
+
+        `log_end` is the end of the log.
+        """
         try:
+            LeftFilesFile(self._config, self._files).save(log_end)
             self._files.remove(self._config.abort_path)
-        except OSError as error:
+        except (StoreError, OSError) as error:
             logger.warning("the next start recovers the log: %s", error)
 
     def release(self) -> None:

@@ -16,6 +16,7 @@ from congreve.engine.recovery.scan import LogScanner
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpoint, QueueCheckpointFile
 from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.found_damage import PLACES_MAX, FoundDamage
+from congreve.engine.state.left_files import LeftFilesFile
 from congreve.engine.state.lock import is_held
 from congreve.engine.state.sizes import SIZES_FILE, FileSizes, sizes_in
 from congreve.engine.store_files.read_only import NumberedFile, ReadOnlyFiles
@@ -54,7 +55,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
 class VerifyReport(msgspec.Struct, frozen=True):
     """The result of a verification; `problems` are sentences, at most `limit` of them.
 
-    `places` are the physical offsets of the first damaged records, in the order of the log.
+    `places` are the physical offsets of the first damaged records, in the order of the log,
+    `changes` are sentences about files that differ from what the last stop left, if that was clean.
     """
 
     records: int
@@ -63,6 +65,7 @@ class VerifyReport(msgspec.Struct, frozen=True):
     problems: list[str]
     more_problems: int
     places: list[int]
+    changes: list[str]
 
 
 class _Problems:
@@ -212,7 +215,14 @@ class StoreExaminer:
             problems=problems.first,
             more_problems=problems.more,
             places=self._places,
+            changes=self._changes(end),
         )
+
+    def _changes(self, log_end: int) -> list[str]:
+        if self._reader.exists(self._root / "abort"):
+            return []
+        config = StoreConfig(root_dir=str(self._root))
+        return LeftFilesFile(config, self._files, read_only=True).changes(log_end)
 
     def tell_broker(self, report: VerifyReport) -> bool:
         """Let a broker that uses the store look at the damage; whether there is one, and damage.

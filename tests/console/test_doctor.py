@@ -115,6 +115,18 @@ def test_a_log_that_is_not_this_stores_is_foretold(tmp_path: Path) -> None:
     assert f"{tmp_path}/new holds no log, but" in finding.found
 
 
+def test_offsets_of_another_moment_are_foretold(tmp_path: Path) -> None:
+    with serve(tmp_path) as node, node.producer("p") as producer:
+        producer.send(Message(topic="T", body=b"x"))
+    assert "store" not in doctor_of(tmp_path)
+    (tmp_path / "store/config/consumerOffset.json").write_text('{"offsetTable":{}}')
+    finding = doctor_of(tmp_path)["store"]
+    assert finding.state == "warn"
+    assert "consumerOffset.json is not what the last clean stop left" in finding.found
+    verified = congreve("store", "verify", str(tmp_path / "store"))
+    assert f"changed: {finding.found}" in verified.stdout
+
+
 def test_a_port_in_use_and_an_unreachable_name_server_are_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -215,5 +215,6 @@ def test_a_clean_stop_saves_in_order_and_removes_the_abort_file_last(tmp_path: P
         "remove commitlog.prepared/segment",
         "remove commitlog.prepared/expired",
         "remove_folder commitlog.prepared",
+        *saved("congreve/left-files.json", first=True),
         "remove abort",
     ]

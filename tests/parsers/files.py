@@ -30,6 +30,7 @@ from congreve.broker.metadata.topics import TopicConfigManager
 from congreve.broker.pop.snapshot_file import Snapshot
 from congreve.broker.transaction.transactions import TransactionChecks
 from congreve.client.consumer.offset_store import OffsetTable
+from congreve.engine.config import StoreConfig
 from congreve.engine.errors import PopJournalError
 from congreve.engine.pop.in_flight import InFlight
 from congreve.engine.pop.limits import PopLimits
@@ -40,6 +41,7 @@ from congreve.engine.state.durable_mark import DurableMarkFile
 from congreve.engine.state.exported import ExportedFile
 from congreve.engine.state.found_damage import FoundDamage
 from congreve.engine.state.identity import IdentityFile
+from congreve.engine.state.left_files import LeftFilesFile
 from congreve.engine.state.part_owners import PartOwnerFile
 from congreve.engine.state.sealed import seal
 from congreve.engine.state.sizes import SizesFile
@@ -265,6 +267,23 @@ def _sealed_files() -> Iterator[Parser]:
     )
 
 
+def _left_files() -> Iterator[Parser]:
+    yield Parser(
+        "files that a clean stop left",
+        ("engine/state/left_files.py", "engine/state/sealed.py"),
+        _in_file(
+            "congreve/left-files.json",
+            lambda path: LeftFilesFile(StoreConfig(root_dir=str(path.parents[1]))).changes(),
+        ),
+        [
+            seal(
+                b'{"logEnd":4096,"files":{"config/topics.json":7,"checkpoint":4294967295}}'
+            ).encode()
+        ],
+        slowness=FILE_SLOWNESS,
+    )
+
+
 def _store_files() -> Iterator[Parser]:
     yield Parser("log", ("engine/recovery/scan.pyx",), _scan, RECORDS)
     checkpoint = "engine/state/checkpoint.py"
@@ -342,3 +361,4 @@ def parsers() -> Iterator[Parser]:
     yield from _store_files()
     yield from _pop_files()
     yield from _sealed_files()
+    yield from _left_files()

@@ -97,3 +97,19 @@ async def test_a_flipped_digit_in_topics_json_affects_that_topic_only(
     async with running(tmp_path) as tool:
         assert {"T", "U"} & tool.broker.managers.metadata.topics.table.keys() == {"U"}
     assert "ignoring topic 'T' of topics.json" in caplog.text
+
+
+async def test_offsets_beyond_the_end_of_their_queue_begin_at_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as tool:
+        assert (await tool.ask(10, send_fields("T"), b"x")).code == 0
+        assert (await tool.ask(15, commit_fields(1))).code == 0
+    path = tmp_path / "config/consumerOffset.json"
+    path.write_text('{"offsetTable":{"T@G":{0:900},"T@H":{0:1},"Unknown@G":{0:900}}}')
+    async with running(tmp_path) as tool:
+        offsets = tool.broker.managers.metadata.offsets.table
+        assert offsets["T@G"] == {0: 1} == offsets["T@H"]
+        assert offsets["Unknown@G"] == {0: 900}
+    assert "1 offsets of consumerOffset.json were beyond the end" in caplog.text
+    assert "G on T queue 0" in caplog.text
