@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     ResolveError,
     RESTError,
@@ -81,7 +82,10 @@ def open_catalog(
                 "the SQLite file; give the catalog's URI as well"
             )
         folder = Path(warehouse).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TableError(f"the warehouse {folder} is no folder: {error.strerror}") from error
         # Without the escapes of as_uri(): pyarrow would take them for characters of the name.
         warehouse = f"file://{folder}"
         uri = URL.create("sqlite", database=f"{folder}/catalog.db").render_as_string()
@@ -109,7 +113,11 @@ class TopicTable:
     """A table that several processes may append to; each sees its own and others' commits."""
 
     def __init__(self, catalog: Catalog, name: str, schema: pa.Schema, partition: str) -> None:
-        """The table NAMESPACE.NAME; create() partitions it by `partition` ("day", "hour")."""
+        """The table NAMESPACE.NAME; create() partitions it by `partition` ("day", "hour").
+
+        Raises TableError for another form of name.
+        """
+        _check_name(name)
         self._catalog = catalog
         self._schema = schema
         self._partition = partition
@@ -133,7 +141,17 @@ class TopicTable:
         return True
 
     def create(self) -> None:
-        """Create the table if there is none, and load() it."""
+        """Create the table if there is none, and load() it.
+
+        Raises TableError, also for a name that the catalog does not take.
+        """
+        try:
+            self._create()
+        except ValueError as error:
+            raise TableError(f"table {self.name} cannot be created: {error}") from error
+        self.load()
+
+    def _create(self) -> None:
         with self._catalog_errors(), suppress(NamespaceAlreadyExistsError, IntegrityError):
             self._catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
         # Another process may create the table at the same time.
@@ -149,7 +167,6 @@ class TopicTable:
             spec.add_field("storeTimestamp", PARTITIONS[self._partition](), self._partition)
             for name in SORTED_BY:
                 order.asc(name, IdentityTransform())
-        self.load()
 
     @property
     def iceberg(self) -> Table:
@@ -331,12 +348,13 @@ class TopicTable:
     def set_aside(self, name: str) -> None:
         """Give the table another name, NAMESPACE.NAME, under which it stays as it is.
 
-        Raises TableError, also when there is no such table, or one of that name.
+        Raises TableError, also when there is no such table or namespace, or a table of that name.
         """
+        _check_name(name)
         try:
             with self._catalog_errors():
                 self._catalog.rename_table(self.name, name)
-        except (NoSuchTableError, TableAlreadyExistsError) as error:
+        except (NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError) as error:
             raise TableError(f"table {self.name} cannot be named {name}: {error}") from error
 
     def expire(self, snapshot_ids: list[int]) -> None:
@@ -369,6 +387,12 @@ class TopicTable:
             yield
         except (RESTError, SQLAlchemyError, OSError) as error:
             raise TableError(f"the catalog failed for table {self.name}: {error}") from error
+
+
+def _check_name(name: str) -> None:
+    *namespace, last = name.split(".")
+    if not namespace or not all(part.strip() for part in (*namespace, last)):
+        raise TableError(f"{name!r} names no table: write NAMESPACE.NAME")
 
 
 def _properties(snapshot: Snapshot) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from congreve.engine.state.exported import ExportedFile, ExportedQueue, Exported
 from congreve.engine.state.identity import IdentityFile
 from congreve.lake import progress
 from congreve.lake.durable import SCHEMA, DurableTopic
-from congreve.lake.errors import ProgressError
+from congreve.lake.errors import ProgressError, TableError
 from congreve.lake.export import Exporter
 from congreve.lake.follow import Follower
 from congreve.lake.progress import LAST_MESSAGES, Progress
@@ -189,6 +190,33 @@ def test_a_table_that_was_set_aside_makes_room_for_a_new_one(tmp_path: Path) -> 
     assert exporter(root, warehouse).run() == 60
     assert stores.in_table(warehouse) == stores.in_store(root)
     assert stores.in_table(warehouse, "old") == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("set-aside", "--to", "old"), "'old' names no table: write NAMESPACE.NAME"),
+        (("set-aside", "--to", "nowhere.old"), "cannot be named nowhere.old: Namespace does not"),
+        (("status", "--table", "orders"), "'orders' names no table: write NAMESPACE.NAME"),
+        (("export", "--table", "a."), "'a.' names no table: write NAMESPACE.NAME"),
+        (("export", "--table", "a.b.c"), "table a.b.c cannot be created: Invalid path"),
+    ],
+)
+def test_names_that_no_table_can_have_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    root = stores.write(tmp_path / "store", 4)
+    exporter(root, tmp_path / "lake").run()
+    place = ["--topic", stores.TOPIC, "--warehouse", str(tmp_path / "lake")]
+    place += [] if "--to" in arguments else ["--store", str(root)]
+    with pytest.raises(TableError, match=re.escape(says)):
+        CliRunner().invoke(lake, [*arguments, *place], catch_exceptions=False)
+
+
+def test_a_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("")
+    with pytest.raises(TableError, match="lake is no folder: File exists"):
+        open_catalog(str(tmp_path / "lake"))
 
 
 def of_life(life: int, number: int) -> bytes:
