@@ -72,10 +72,11 @@
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.target.hasAttribute("data-shorten")) shorten(event.target);
   });
-  // How many dead letters go where.
+  // How many dead letters go where; without one there is nothing to ask.
   function aboutLetters(form) {
     const all = form.elements.which.value === "all";
     const chosen = form.querySelectorAll("input[name=letter]:checked:not(:disabled)").length;
+    if (!all && chosen === 0) return null;
     const number = all ? `all ${form.dataset.total}` : chosen;
     const to = form.elements.to.value === "group"
       ? `to the group ${form.dataset.askLetters} only` : "to their topics, where all groups get them";

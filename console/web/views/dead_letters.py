@@ -17,7 +17,7 @@ from congreve.console.web.pages import Visit, redirect
 from congreve.console.web.shown_message import hidden
 from congreve.console.web.views.messages import whole
 from congreve.records.message.properties import KEYS, TAGS
-from congreve.records.message.topics import dlq_topic
+from congreve.records.message.topics import DLQ_PREFIX, dlq_topic
 
 LETTERS = 100
 SCAN_MAX = 20_000
@@ -47,7 +47,9 @@ class Resent(msgspec.Struct):
 async def dead_letters(visit: Visit) -> Response:
     """The groups with dead letters; their numbers are counted in the background."""
     snapshot = await visit.cluster.snapshot()
-    names = {name for name in snapshot.groups if dlq_topic(name) in snapshot.topics}
+    # Also of groups that were deleted.
+    named = (topic for topic in snapshot.topics if topic.startswith(DLQ_PREFIX))
+    names = {topic.removeprefix(DLQ_PREFIX) for topic in named}
     counted = visit.cluster.letters()
     counts = None if counted is None else {each.group: each.count for each in counted}
     rows = sorted(names, key=lambda name: (-(counts or {}).get(name, 0), name))
@@ -70,6 +72,7 @@ async def of_group(visit: Visit) -> Response:
         counts=counts,
         kinds=kinds,
         numbers=numbers,
+        unsent=counts.scanned - sum(row.resent for row in counts.rows),
         ages=AGE_NAMES,
         letters=[(letter, _preview(visit, letter)) for letter in letters],
         skip=skip,

@@ -320,6 +320,11 @@ def test_the_question_before_a_resend_says_how_many_and_where_to(
         asked.dismiss()
         return text
 
+    button.click()
+    wait(browser).until(lambda _: "choose the dead letters" in browser.page_source)
+    browser.back()
+    button = browser.find_element(By.XPATH, "//button[text()='Send again']")
+    first = browser.find_element(By.CSS_SELECTOR, "input[name=letter]")
     first.click()
     assert question() == "Send 1 dead letter again, to the group refusing only?"
     browser.find_element(By.CSS_SELECTOR, "[data-all]").click()
@@ -330,6 +335,11 @@ def test_the_question_before_a_resend_says_how_many_and_where_to(
         "Send all 2 dead letters again, to their topics, where all groups get them?"
     )
     assert browser.current_url.endswith(f"/dead-letters/{letters}"), "nothing was sent"
+    button.click()
+    wait(browser).until(expected.alert_is_present()).accept()
+    wait(browser).until(lambda _: "sent again" in browser.page_source)
+    browser.get(f"{address}/dead-letters/{letters}")
+    assert browser.find_elements(By.CSS_SELECTOR, "form[data-total='0']")
 
 
 def test_an_empty_cluster_says_what_to_do(browser: Chrome, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from html import unescape
 import pytest
 
 import congreve
-from congreve.client import ConsumeFrom, ConsumerSettings, Message
+from congreve.client import ConsumeFrom, ConsumerSettings, Message, SyncAdminClient
 from tests.console.web.conftest import MARKUP, TIMEOUT_S, Console
 
 GROUP = "post"
@@ -102,6 +102,15 @@ def test_all_letters_are_resent(letters: Console) -> None:
     assert "refused" in shown
     text = letters.page(path)
     assert text.count('class="tag">sent again') == len(BODIES)
+    assert 'data-total="0"' in text
+
+
+def test_letters_of_a_deleted_group_stay_in_the_list(letters: Console, node: congreve.Node) -> None:
+    with SyncAdminClient(node.address) as admin:
+        admin.groups.delete(GROUP)
+    letters.read_again()
+    letters.eventually("/dead-letters", f'href="/dead-letters/{GROUP}">{GROUP}</a>')
+    letters.eventually("/groups", lambda text: f">{GROUP}</a>" not in text)
 
 
 def test_letters_are_exported_as_lines_of_json(letters: Console) -> None:
