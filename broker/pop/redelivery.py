@@ -7,7 +7,9 @@ of its message + 1 as its prepared offset. broker/pop/copies.pyx copies ordinary
 """
 
 import logging
+from bisect import bisect_left
 from collections import Counter
+from itertools import islice, takewhile
 
 import msgspec
 from numpy import int64
@@ -178,10 +180,11 @@ class PopRedelivery:
         A lane may write the journal between a copy and its settling.
         """
         claimed_ms = _first_claim_ms(in_flight)
-        topics = list(self._store.queues.topics())
+        topics = sorted(self._store.queues.topics())
         for group in {window.group for window in in_flight.all_windows() if window.out}:
-            prefixes = pop_retry_prefixes(group)
-            names = [topic for topic in topics if topic.startswith(prefixes)]
+            names = [
+                name for each in pop_retry_prefixes(group) for name in _beginning(topics, each)
+            ]
             for name in (*names, retry_topic(group), dlq_topic(group)):
                 known = self._topics.table.get(name)
                 for queue_id in range(1 if known is None else known.write_queue_nums):
@@ -235,6 +238,12 @@ class PopRedelivery:
         counts = self.dead_counts if is_dead else self.again_counts
         counted = topic if is_light(window.topic) else window.topic
         counts[window.group, counted, window.queue_id] += count
+
+
+def _beginning(names: list[str], prefix: str) -> list[str]:
+    """Those of some sorted names that begin so."""
+    first = bisect_left(names, prefix)
+    return list(takewhile(lambda name: name.startswith(prefix), islice(names, first, None)))
 
 
 def _first_claim_ms(in_flight: InFlight) -> int:

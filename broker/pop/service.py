@@ -141,23 +141,23 @@ class Pops:
         if self._config.is_slave or not await asyncio.to_thread(self._load):
             return
         self._used = True
-        for window in self._own_windows():
-            self._topic_changed(window.topic, self._topics.table.get(window.topic))
+        for topic in {window.topic for window in self._own_windows()}:
+            self._topic_changed(topic, self._topics.table.get(topic))
         for window in self._own_windows():
             self.commit(window)
-            place = window.group, window.topic, window.queue_id
-            self._follow(window, self._offsets.query(*place))  # of members that pulled
-            self._popped_ms[window.group, popped_topic(window.group, window.topic)] = 0
+            committed = self._offsets.query(window.group, window.topic, window.queue_id)
+            self._follow(window, committed)  # of members that pulled
+        for group, topic in {(window.group, window.topic) for window in self._own_windows()}:
+            self._popped_ms[group, popped_topic(group, topic)] = 0
 
-    def _own_windows(self) -> list[PopWindow]:
-        return [each for each in self.in_flight.all_windows() if not is_light(each.topic)]
+    def _own_windows(self) -> Iterator[PopWindow]:
+        return (each for each in self.in_flight.all_windows() if not is_light(each.topic))
 
     def _load(self) -> bool:
-        for topic in self._store.queues.topics():
+        for topic in {*self._store.queues.topics(), *self._topics.table}:
             if topic.startswith(REVIVE_PREFIX):
-                logger.warning(
-                    "%s: RocketMQ's journal of pops is not read; what was out comes again", topic
-                )
+                text = "RocketMQ's journal of pops is not read: what was out does not come again"
+                logger.warning("%s: %s", topic, text)
         used = self.journal.load()
         if used:
             self.redelivery.settle_copied(self.in_flight, self.journal.end)
@@ -423,7 +423,7 @@ class Pops:
         Of a group without members it is an administrator's.
         """
         window = self.in_flight.find(*place) if self._used else None
-        return window is not None and offset < window.begin and self._has_members(place[0])
+        return bool(window and offset < window.begin and self._has_members(place[0]))
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         if self._used and config is None:

@@ -133,6 +133,24 @@ def test_the_reference_consumes_what_pops_have_not_settled(
     exchange.end("stop")
 
 
+def test_a_store_with_pops_of_rocketmq_5_says_so(
+    exchange: ReplaceableBroker, names: tuple[str, str]
+) -> None:
+    topic, group = names
+    namesrv = exchange.namesrv.address
+    exchange.start("java5")
+    exchange.create_topics(topic, queues=2)
+    asyncio.run(pop_and_acknowledge_half(exchange, topic, group, "stop"))
+
+    exchange.start("congreve")
+    assert exchange.broker is not None
+    lines = exchange.broker.tail().splitlines()
+    assert sum("RocketMQ's journal of pops is not read" in line for line in lines) == 1
+    asyncio.run(send(namesrv, topic, range(COUNT)))
+    assert len(set(asyncio.run(take(namesrv, topic, group, COUNT)))) == COUNT
+    exchange.end("stop")
+
+
 def await_offsets(file: Path, topic: str, group: str) -> None:
     end = time.monotonic() + LIMIT_S
     while not (file.exists() and f"{topic}@{group}" in file.read_text()):
