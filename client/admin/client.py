@@ -105,10 +105,19 @@ class AdminClient(ClientInstance):
         return sorted(TopicList.decode(answer.body).topic_list)
 
     async def create_topic(
-        self, topic: str, *, queues: int = 8, cluster: str = "DefaultCluster"
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        cluster: str = "DefaultCluster",
+        attributes: str | None = None,
     ) -> list[str]:
         """Create a topic, or change its number of queues, on all masters of a cluster; returns
-        their broker names."""
+        their broker names.
+
+        `attributes`: changes of them, "+message.type=FIFO" or "-message.type", with commas; others
+        stay (RocketMQ 5: AttributeUtil).
+        """
         check_topic(topic)
         if queues < 1:
             raise ClientError(f"topic {topic} with {queues} queues: at least 1 is required")
@@ -121,6 +130,7 @@ class AdminClient(ClientInstance):
             topic_filter_type="SINGLE_TAG",
             topic_sys_flag=0,
             order=False,
+            attributes=attributes,
         )
         masters = await self.masters(cluster)
         for address in masters.values():

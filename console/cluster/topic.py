@@ -35,12 +35,15 @@ async def list_topics(admin: AdminClient, has_system: bool) -> Rows:
 @topic.command(help="Create a topic, or change its queue counts, on every master of a cluster.")
 @click.argument("name")
 @click.option("-q", "--queues", default=8, show_default=True, help="Read and write queues.")
+@click.option("-a", "--attributes", help="Set and remove them: +message.type=FIFO,-other.")
 @cluster_option
 @asks_cluster()
-async def create(admin: AdminClient, name: str, queues: int, cluster: str | None) -> Rows:
+async def create(
+    admin: AdminClient, name: str, queues: int, attributes: str | None, cluster: str | None
+) -> Rows:
     """Create or change a topic (mqadmin: updateTopic)."""
     chosen = await chosen_cluster(admin, cluster)
-    brokers = await admin.create_topic(name, queues=queues, cluster=chosen)
+    brokers = await admin.create_topic(name, queues=queues, cluster=chosen, attributes=attributes)
     return [{"topic": name, "broker": broker, "queues": queues} for broker in brokers]
 
 
