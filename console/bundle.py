@@ -36,7 +36,7 @@ _NAMES = (
 _SECRET = re.compile(_NAMES, re.I)
 _KEY = rf"(?P<key>[\w.\-]*(?:{_NAMES})[\w.\-]*)"
 _LINE = re.compile(
-    rf"^(?P<before>[ \t-]*){_KEY}(?P<mark>[ \t]*[=:][ \t]*)(?P<value>\S.*)$", re.I | re.M
+    rf"^(?P<before>[ \t#-]*){_KEY}(?P<mark>[ \t]*[=:][ \t]*)(?P<value>\S.*)$", re.I | re.M
 )
 """A line of a settings file: its value ends with the line."""
 _ASSIGNED = re.compile(

@@ -21,6 +21,7 @@ from tests.console.conftest import congreve
         ("haEtcd=http://user:word@host:1", "haEtcd=http://(blanked)@host:1"),
         ("Authorization: Bearer abc", "Authorization: (blanked)"),
         ("etcdPassword=a;b,c d}e", "etcdPassword=(blanked)"),
+        ("# etcdPassword=a b c", "# etcdPassword=(blanked)"),
         ("1 refused secretKey=a,b;c and", "1 refused secretKey=(blanked)"),
         (r'{"token": "a\"b", "x": 1}', '{"token": "(blanked)", "x": 1}'),
         ("https://user:w@rd/x@host:1/x", "https://(blanked)@host:1/x"),
