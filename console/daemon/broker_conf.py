@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from congreve.console.option_types import KeyValue, Pairs
 
@@ -51,14 +52,20 @@ def read_config(
 ) -> BrokerConfig:
     """The settings of the file and the options; keys without effect are printed.
 
+    As with RocketMQ, name servers from the environment do not override the file.
+
     Raises ConfigError, click.BadParameter.
     """
     from congreve.broker.broker_conf import load_config, without_effect
 
     overrides = dict(settings)
-    if namesrv_addr:
+    context = click.get_current_context()
+    is_option = context.get_parameter_source("namesrv_addr") is ParameterSource.COMMANDLINE
+    if namesrv_addr and is_option:
         overrides["namesrvAddr"] = namesrv_addr
     loaded = load_config(config_file, overrides)
+    if namesrv_addr and not loaded.config.namesrv_addr:
+        loaded = load_config(config_file, {**overrides, "namesrvAddr": namesrv_addr})
     for line, key in loaded.unknown:
         where = f"{config_file}:{line}: " if line else ""
         click.echo(f"congreve: {where}{without_effect(key)}", err=True)
