@@ -224,7 +224,8 @@ async def _messages(
         if wanted.queue_id in (None, queue.queue_id):
             positions[queue] = await _bounds(consumer, queue, wanted)
     if not positions:
-        raise CongreveError(f"topic {topic} has no queue {wanted.queue_id}")
+        which = "queue to read" if wanted.queue_id is None else f"queue {wanted.queue_id}"
+        raise CongreveError(f"topic {topic} has no {which}")
     while positions:
         idle = True
         for queue, (position, stop) in list(positions.items()):

@@ -8,7 +8,7 @@ from itertools import cycle
 import click
 
 from congreve.console.option_types import FiniteRange
-from congreve.console.report import is_terminal, output_option, print_json, system_option
+from congreve.console.report import WIDTH_MAX, is_terminal, output_option, print_json, system_option
 from congreve.console.top.figures import PORT, SORTS, Readings, metrics_url, read_varz, sort
 
 ROWS = 15
@@ -73,7 +73,8 @@ def top(
 
     from congreve.console.top.screen import screen
 
-    Console().print(screen(figures, rows or ROWS))
+    # In a pipe no line is broken.
+    Console(width=None if is_terminal() else WIDTH_MAX).print(screen(figures, rows or ROWS))
 
 
 def _live(readings: Readings, interval: float, rows: int | None, column: str | None) -> None:

@@ -126,8 +126,8 @@ def read_varz(url: str) -> Varz:
     except OSError as error:
         why = getattr(error, "reason", error)
         raise CongreveError(
-            f"{url}: {why}: is metricsPort set in broker.conf, and metricsAddress, which is"
-            " 127.0.0.1 unless it says otherwise?"
+            f"{url}: {getattr(why, 'strerror', None) or why}: is a broker running, with metricsPort"
+            " in its broker.conf, and metricsAddress, which is 127.0.0.1 unless it says otherwise?"
         ) from error
     except http.client.HTTPException as error:
         raise CongreveError(f"{url}: no HTTP: {NOT_METRICS}") from error

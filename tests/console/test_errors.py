@@ -80,6 +80,7 @@ def wrong_inputs(tmp_path: Path) -> Iterator[tuple[str, int, str]]:
         yield f"group {verb} worker", 1, "knows a group worker: did you mean workers?"
     yield "group reset workers -t Test", 2, "use one of --first, --last and --time"
     yield "cat -t Test -e -q 99", 1, "congreve: topic Test has no queue 99"
+    yield "cat -t Locked -e", 1, "congreve: topic Locked has no queue to read"
     yield "config show flushDiskTipe", 1, "did you mean flushDiskType?"
     yield "config show -b b", 1, "there is no master b: the masters are "
     yield "find -i 7F0000010000A79F00000000FFFFFFFF", 1, "an id from a producer needs the --topic"
@@ -92,11 +93,13 @@ def wrong_inputs(tmp_path: Path) -> Iterator[tuple[str, int, str]]:
     yield f"doctor -c {file}", 1, f"cannot read {file}"
     yield f"tune {file} --seconds 1", 1, f"{file} is not a folder"
     yield "settings flushDiskTipe", 1, "did you mean flushDiskType?"
-    yield "top --once --url http://127.0.0.1:1", 1, "is metricsPort set in broker.conf"
+    yield "top --once --url http://127.0.0.1:1", 1, ":1: Connection refused: is a broker running,"
 
 
 def test_wrong_inputs_are_one_line(tmp_path: Path, namesrv: str) -> None:
     congreve("topic", "create", "Test", namesrv=namesrv)
+    congreve("topic", "create", "Locked", namesrv=namesrv)
+    congreve("topic", "permission", "Locked", "none", namesrv=namesrv)
     congreve("group", "create", "workers", namesrv=namesrv)
     for arguments, code, part in wrong_inputs(tmp_path):
         run = congreve(*arguments.split(), namesrv=namesrv)

@@ -20,6 +20,8 @@ from congreve.node import serve
 
 from .conftest import congreve
 
+LONG = "long" * 25
+
 
 def varz(end: int, consumed: int, lag: int, trouble: str | None = None) -> Varz:
     return Varz(
@@ -159,6 +161,7 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
     with serve(tmp_path, metricsPort=0) as node:
         with node.producer("p") as producer:
             producer.send(Message(topic="orders", body=b"x"))
+            producer.send(Message(topic=LONG, body=b"x"))
         url = f"http://127.0.0.1:{node.broker.config.metrics_port}"
         shown = congreve("top", "--once", "--url", url, "--interval", "0.2")
         figures = congreve("top", "--json", "--url", url, "--interval", "0.2")
@@ -178,9 +181,10 @@ def test_the_screen_shows_the_figures_of_a_broker(tmp_path) -> None:
         "stored": 1,
     } in found["topics"]
     # Those of the broker's and of its cluster's name are not a user's.
-    assert [row["topic"] for row in found["topics"]] == ["orders"]
+    assert {row["topic"] for row in found["topics"]} == {"orders", LONG}
     assert shown.returncode == 0, shown.stderr
     assert "ready" in shown.stdout and "orders" in shown.stdout
+    assert LONG in shown.stdout, "a pipe breaks no line"
     gone = congreve("top", "--once", "--url", url)
     assert gone.returncode == 1
     assert "metricsPort" in gone.stderr and len(gone.stderr.splitlines()) == 1
