@@ -343,7 +343,12 @@ class Doctor:
     def _addresses(self) -> Iterator[Finding]:
         from congreve.broker.reachable import unreachable
 
-        for key, why in unreachable(self._config):
+        try:
+            found = list(unreachable(self._config))
+        except CongreveError as error:
+            yield Finding("address", "fail", str(error), "correct it: the broker does not start")
+            return
+        for key, why in found:
             if key != "namesrvAddr":
                 advice = f"correct {key}, unless a router passes that address on to this machine"
                 yield Finding("address", "warn", f"{key}: {why}", advice)

@@ -210,6 +210,8 @@ def test_an_address_of_no_interface_is_reported(tmp_path: Path) -> None:
     finding = doctor_of(tmp_path, "brokerIP1=192.0.2.7\n")["address"]
     assert finding.state == "warn" and "192.0.2.7" in finding.found
     assert finding.advice.startswith("correct brokerIP1, unless a router passes that address on")
+    findings = doctor_of(tmp_path, "brokerIP1=nowhere.invalid\n")
+    assert findings["address"].state == "fail" and "HTTP/2" in findings
 
 
 def test_defaults_are_told_apart_from_a_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.conftest import ROOT
+from tests.public_api.test_typing import MYPY, PYRIGHT, refused_lines, wrong_lines
 
 TIMEOUT_S = 60
 DEPLOY = ROOT / "deploy"
@@ -73,6 +75,16 @@ def environment(installed: Path, tmp_path: Path) -> Installed:
 
 def name_server_of(ready: str) -> str:
     return re.findall(r"name server ([\d.]+:\d+)", ready)[0]
+
+
+@pytest.mark.parametrize("command", [MYPY, PYRIGHT], ids=["mypy", "pyright"])
+def test_type_checkers_know_the_installed_package(
+    installed: Path, tmp_path: Path, command: list[str]
+) -> None:
+    option = "--python-executable" if command is MYPY else "--pythonpath"
+    there = [each for each in command if each not in ("--pythonpath", sys.executable)]
+    there = [sys.executable, *there, option, str(installed / "python")]
+    assert refused_lines(tmp_path, there, packages="") == wrong_lines()
 
 
 def test_the_wheel_is_for_other_machines(repaired: Path) -> None:

@@ -1,5 +1,6 @@
 """Type checkers find wrong calls of the public classes; at run time errors name these classes."""
 
+import json
 import os
 import re
 import subprocess
@@ -44,15 +45,19 @@ def wrong_lines() -> set[int]:
     return {number for number, line in enumerate(lines, 1) if "# wrong" in line}
 
 
-def refused_lines(tmp_path: Path, command: list[str]) -> set[int]:
-    """The lines of errors that a type checker reports; it sees the packages as users do."""
-    (tmp_path / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{NAMESPACE}"]}}')
+def refused_lines(tmp_path: Path, command: list[str], packages: str = str(NAMESPACE)) -> set[int]:
+    """The lines of errors that a type checker reports.
+
+    It sees this checkout's packages as users do, or without `packages` those of its environment.
+    """
+    paths = [packages] if packages else []
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": paths}))
     copy = tmp_path / "user_program.py"
     copy.write_text(WRONG.read_text())
     run = subprocess.run(
         [*command, str(copy)],
         cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(NAMESPACE), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        env={**os.environ, "MYPYPATH": packages, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         capture_output=True,
         text=True,
         check=False,
