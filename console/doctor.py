@@ -157,6 +157,10 @@ class Doctor:
 
         if not self._root.is_dir():
             return
+        inner = self._root / "store"
+        if not (self._root / "commitlog").is_dir() and (inner / "commitlog").is_dir():
+            found = f"{self._root} is not a store, but {inner} is"
+            yield Finding("store", "warn", found, "name that one: what follows is of a new store")
         folder = StoreFolder(self._config.store)
         try:
             folder.check()

@@ -12,6 +12,7 @@ import msgspec
 
 from congreve.console.report import done, output_option, print_json, show, shown_time
 from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
 from congreve.engine.store_files.verify import StoreExaminer, StoreInfo
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ def store() -> None:
 @output_option
 def info(folder: Path, output: str) -> None:
     """Print sizes, offsets and queues, without reading the messages."""
-    found = StoreExaminer(str(folder)).info()
+    found = _examiner(folder).info()
     if output == "json":
         print_json(found)
     else:
@@ -54,6 +55,17 @@ def _store_settings(config_file: Path) -> StoreConfig:
     from congreve.broker.broker_conf import load_config
 
     return load_config(config_file).config.store
+
+
+def _examiner(root: Path, commit_log: str = "") -> StoreExaminer:
+    """Raises StoreError without a store; it names the one that `congreve run` has made there."""
+    try:
+        return StoreExaminer(str(root), commit_log)
+    except StoreError as error:
+        inner = root / "store"
+        if not (inner / "commitlog").is_dir():
+            raise
+        raise StoreError(f"{error}: did you mean {inner}?") from error
 
 
 def _summary(found: StoreInfo) -> str:
@@ -82,7 +94,7 @@ def verify(folder: Path, config_file: Path | None, output: str) -> None:
     from rich.progress import Progress
 
     settings = None if config_file is None else _store_settings(config_file)
-    examiner = StoreExaminer(str(folder), settings.other_commit_log_dir if settings else "")
+    examiner = _examiner(folder, settings.other_commit_log_dir if settings else "")
     found = examiner.info()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=found.log_end - found.log_begin)
@@ -131,7 +143,7 @@ def backup(target: Path, folder: Path | None, config_file: Path | None, output: 
     from congreve.console.store_backup import make_backup, size_of
 
     root, commit_log = store_parts(folder, config_file)
-    StoreExaminer(str(root), str(commit_log))  # there is a store
+    _examiner(root, str(commit_log))  # there is a store
     made = _with_bar(
         size_of(root) + (0 if commit_log.is_relative_to(root) else size_of(commit_log)),
         lambda progress: make_backup(root, commit_log, target, progress),

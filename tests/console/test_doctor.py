@@ -98,6 +98,11 @@ def test_sizes_that_a_slave_and_rocketmq_need_are_named(tmp_path: Path) -> None:
         pass
     finding = doctor_of(tmp_path)["file sizes"]
     assert "mappedFileSizeCommitLog=33554432" in finding.found
+    for arguments in (("info",), ("verify",), ("backup", str(tmp_path / "new"))):
+        outer = congreve("store", *arguments, str(tmp_path))
+        assert outer.returncode == 1 and f"did you mean {tmp_path}/store?" in outer.stderr
+    outer = congreve("doctor", "--store", str(tmp_path))
+    assert f"{tmp_path} is not a store, but {tmp_path}/store is" in outer.stdout
     info = congreve("store", "info", str(tmp_path / "store"))
     assert set(finding.found.split(", ")) <= set(info.stdout.splitlines())
 
