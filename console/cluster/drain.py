@@ -214,4 +214,13 @@ def remaining_text(left: list[Remaining]) -> str:
 
 
 def _rows(broker: str, left: list[Remaining]) -> Rows:
-    return [{"broker": broker, **dict(each)} for each in left]
+    return [
+        {
+            "broker": broker,
+            "kind": each.kind,
+            "group": each.group or None,
+            "topic": each.topic or None,
+            "messages": each.messages,
+        }
+        for each in left
+    ]

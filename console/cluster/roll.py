@@ -45,7 +45,7 @@ class Place(NamedTuple):
     """A broker of a name."""
 
     broker: str
-    number: int
+    id: int
     address: str
 
 
@@ -143,7 +143,7 @@ class _Roll:
         for name in names:
             for place in await self._places(name):
                 does = "restart"
-                if place.number == MASTER_ID:
+                if place.id == MASTER_ID:
                     does = TRANSFERS if await self._transfers(place.address) else DRAINS
                 if not await self._is_due(place):
                     does = "none: it has started since"
@@ -160,10 +160,10 @@ class _Roll:
         while due := [each for each in await self.due(name) if each.address not in done]:
             place = due[0]
             await self._all_in_sync(drained)
-            if place.number == MASTER_ID and await self._transfers(place.address):
+            if place.id == MASTER_ID and await self._transfers(place.address):
                 await self._hand_over(place)
                 continue
-            if place.number == MASTER_ID:
+            if place.id == MASTER_ID:
                 async with self._step(f"producers still send to {name}"):
                     await left_by_producers(drained, self._route_poll_s, self._progress)
             await self._restart(place)

@@ -166,8 +166,10 @@ def test_delayed_and_popped_messages_remain(two: Two) -> None:
         producer.send(Message(topic="popped", body=b"m"), queue=queue)
         producer.send(Message(topic="popped", body=b"m", deliver_ms=due_ms), queue=queue)
         (out,) = consumer.receive(1, wait_s=20)
-        kinds = {row["kind"]: row["messages"] for row in two.rows("cluster", "drain", "a")}
+        left = {row["kind"]: row for row in two.rows("cluster", "drain", "a")}
+        kinds = {kind: row["messages"] for kind, row in left.items()}
         assert kinds == {"not consumed": 1, "delayed": 1}
+        assert left["delayed"]["group"] is None
         consumer.ack(out)
         stuck = two.run(*DRAIN, "--timeout", "1")
         assert [row["kind"] for row in json.loads(stuck.stdout)] == ["delayed"]
@@ -326,6 +328,7 @@ def test_a_roll_restarts_each_broker_without_a_failed_send(
         Sending(two.namesrv.address, "rolled") as sending,
     ):
         preview = two.rows("cluster", "roll", "--restart", "false")
+        assert {row["id"] for row in preview} == {0}
         assert [(row["broker"], row["does"]) for row in preview] == [
             ("a", "drain, restart, open"),
             ("b", "drain, restart, open"),
