@@ -74,7 +74,7 @@ public class GrpcClients {
                         simple.ack(view);
                         received.add(text(view));
                     }
-                } catch (ClientException e) {
+                } catch (ClientException | RuntimeException e) {
                     Thread.sleep(200);
                 }
                 System.out.printf("{\"pushed\": [%s], \"received\": [%s]}%n",
@@ -84,12 +84,15 @@ public class GrpcClients {
         System.exit(0);
     }
 
-    /** Whether all were sent; a client that has lost its connection fails at once for a while. */
+    /**
+     * Whether all were sent; a client that has lost its connection fails at once for a while, with
+     * gRPC's own unchecked exception.
+     */
     private static boolean isSent(Producer producer, int round) {
         try {
             send(producer, round);
             return true;
-        } catch (ClientException e) {
+        } catch (ClientException | RuntimeException e) {
             return false;
         }
     }

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from broker.grpc.test_door import TYPES, create
 from harness.build import missing_tools
+from harness.certificates import Authority
 from harness.drivers import Driver, grpc_clients
 from harness.replication.elected_processes import ElectedProcesses
 from harness.servers import free_port
@@ -34,7 +35,12 @@ WAIT_S = 120
 INVISIBLE_S = 30
 TOPIC, GROUP = "Normal", "readers"
 LOOKS = 120
-PROGRAMS = {"go": ("go",)}
+# The client for Node.js takes one address only.
+PROGRAMS = {
+    "java": ("java", "mvn"),
+    "go": ("go",),
+    "rust": ("cargo", "protoc"),
+}
 
 
 class PythonClients:
@@ -123,13 +129,20 @@ async def goes_on(clients: PythonClients) -> None:
 
 
 @asynccontextmanager
-async def running_group(folder: Path) -> AsyncIterator[tuple[ElectedProcesses, str]]:
-    """Two members in sync, the first is the master; and the endpoints of both."""
+async def running_group(
+    folder: Path, authority: Authority | None = None
+) -> AsyncIterator[tuple[ElectedProcesses, str]]:
+    """Two members in sync, the first is the master; and the endpoints of both. Without an
+    authority each makes a certificate itself."""
     group = ElectedProcesses(folder, 2, lease_s=LEASE_S)
     ports = {number: free_port() for number in group.members}
+    lines = ""
+    if authority is not None:
+        certificate, key = authority.issue("broker")
+        lines = f"tlsServerCertPath={certificate}\ntlsServerKeyPath={key}\n"
     for number, member in group.members.items():
         with member.config.open("a") as config:
-            config.write(f"grpcPort={ports[number]}\n")
+            config.write(f"grpcPort={ports[number]}\n{lines}")
     async with group.running():
         group.start(1)
         assert await group.master() == 1
@@ -180,9 +193,10 @@ async def test_python_clients_go_on_through_a_transfer_and_a_kill(tmp_path: Path
 async def test_all_types_come_through_a_transfer_and_a_kill(tmp_path: Path, language: str) -> None:
     if missing := missing_tools(*PROGRAMS[language]):
         pytest.skip(f"not installed: {', '.join(missing)}")
-    async with running_group(tmp_path) as (group, endpoints):
+    authority = Authority(tmp_path / "authority")
+    async with running_group(tmp_path, authority) as (group, endpoints):
         clients = await asyncio.to_thread(
-            grpc_clients, tmp_path, language, Path(), endpoints, "key", "secret"
+            grpc_clients, tmp_path, language, authority.path, endpoints, "key", "secret"
         )
         try:
             await asyncio.to_thread(send, clients, 1)
