@@ -23,14 +23,17 @@ class Rounds:
         self._log = LimitedLog(logger, period_s=60.0)
         self._failed = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> bool:
+        """Call the round; whether it succeeded."""
         try:
             self._work()
+            return True
         except Exception as error:
             if not self._failed:
                 self._failed = True
                 logger.exception("%s failed; the next round tries again", self._name)
             self._log.warning("%s failed: %s: %s", self._name, type(error).__name__, error)
+            return False
 
 
 class StoreThread:

@@ -92,7 +92,9 @@ class SideProcess:
                 )
             except OSError as error:
                 return f"could not start: {error.strerror}"
-            os.setpriority(os.PRIO_PROCESS, process.pid, self._niceness)
+            # Only the superuser may lower it below the broker's own.
+            niceness = max(self._niceness, os.getpriority(os.PRIO_PROCESS, 0))
+            os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
             self._process = process
             self.starts += 1
         code = process.wait()

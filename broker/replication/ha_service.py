@@ -21,6 +21,7 @@ from congreve.broker.replication.slave_loop import CONNECTIONS_MAX, SlaveLoop
 from congreve.broker.replication.state import SlaveState
 from congreve.broker.replication.strangers import Stranger, Strangers
 from congreve.engine.replication.confirm_offset import ConfirmOffset
+from congreve.engine.rounds import Rounds
 from congreve.engine.store import MessageStore
 from congreve.remoting.loop.event_fd import EventFd
 from congreve.remoting.tls.certificates import ServerCertificates
@@ -242,9 +243,11 @@ class HAService:
     # --- the thread
 
     def _run(self, slaves: SlaveLoop) -> None:
+        turn = Rounds("serving slaves", lambda: self._turn(slaves, self._next_look))
         try:
             while not self._stopping:
-                self._turn(slaves, self._next_look)
+                if not turn():
+                    time.sleep(ACCEPT_PAUSE_S)
         finally:
             self._close_all(slaves)
 
@@ -297,6 +300,9 @@ class HAService:
         except (OSError, ReplicationError) as error:
             self._cut(slave, slaves, error)
             return
+        except Exception:
+            self._cut(slave, slaves, "serving it failed")
+            raise
         if slave.repairs and slave.logged_in:
             self._hand_over(slave, slaves)
             return

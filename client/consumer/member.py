@@ -313,19 +313,26 @@ class GroupMember(PullConsumer):
             lite=self.is_lite,
         )
         while True:
-            await process_queue.wait_until_not_full()
-            request.version_ms = self._known_version_ms
-            began = time.perf_counter()
             try:
-                pulled = await self._pull(request, process_queue.next_offset)
-            except CongreveError as error:
-                await self._after_failure(queue, error)
-                continue
-            count = 0 if pulled.records is None else len(pulled.records)
-            self.stats.pulled(queue.topic, count, time.perf_counter() - began)
-            self._take(process_queue, pulled)
-            if settings.pull_interval_s:
-                await asyncio.sleep(settings.pull_interval_s)
+                await self._pull_once(process_queue, request)
+            except Exception:
+                log.exception("pull failed", group=self.group, queue=queue)
+                await asyncio.sleep(settings.pause_after_error_s)
+
+    async def _pull_once(self, process_queue: ProcessQueue, request: PullRequest) -> None:
+        await process_queue.wait_until_not_full()
+        request.version_ms = self._known_version_ms
+        began = time.perf_counter()
+        try:
+            pulled = await self._pull(request, process_queue.next_offset)
+        except CongreveError as error:
+            await self._after_failure(request.queue, error)
+            return
+        count = 0 if pulled.records is None else len(pulled.records)
+        self.stats.pulled(request.queue.topic, count, time.perf_counter() - began)
+        self._take(process_queue, pulled)
+        if self.settings.pull_interval_s:
+            await asyncio.sleep(self.settings.pull_interval_s)
 
     def _take(self, process_queue: ProcessQueue, pulled: Pulled) -> None:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:

@@ -94,7 +94,12 @@ class OrderlyConsumption:
                     await asyncio.sleep(LOCK_RETRY_S)
                     continue
                 portion = messages[: max(PORTION, self._settings.consume_batch)]
-                done, failure = await self._consume(process_queue, portion)
+                try:
+                    done, failure = await self._consume(process_queue, portion)
+                except Exception:
+                    log.exception("messages are delivered again", messages=portion)
+                    await asyncio.sleep(LOCK_RETRY_S)
+                    continue
                 messages = messages[done:]
                 if failure is not None:
                     messages = await self._after_failure(process_queue, messages, failure)

@@ -2,6 +2,7 @@
 AsyncTraceDispatcher, TraceDataEncoder, SendMessageTraceHookImpl, ConsumeMessageTraceHookImpl)."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Iterable
 from enum import IntEnum
@@ -23,8 +24,10 @@ from congreve.client.transport.options import ConnectionOptions, check_options
 from congreve.records.message.flags import SysFlag
 from congreve.records.message.properties import KEY_SEPARATOR, MSG_REGION, TRACE_SWITCH
 from congreve.records.message.topics import TRACE_TOPIC
+from congreve.remoting.loop.background import BackgroundTask
 
 log = Log(__name__)
+logger = logging.getLogger(__name__)
 
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
 SEND_TIMEOUT_S = 5.0
@@ -80,7 +83,7 @@ class TraceDispatcher:
         self._waiting: list[tuple[str, tuple[str, ...]]] = []
         self._bytes = 0
         self._due = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: BackgroundTask | None = None
         self._producer = Producer(
             namesrv,
             group=f"{GROUP_PREFIX}-{group}-{kind}-{secrets.token_hex(4)}",
@@ -101,13 +104,13 @@ class TraceDispatcher:
     async def start(self) -> None:
         """Start to send."""
         await self._producer.start()
-        self._task = asyncio.create_task(self._run())
+        self._task = BackgroundTask(f"{self.topic}: sending traces", self._run, logger)
+        self._task.start()
 
     async def stop(self) -> None:
         """Send the queued records and stop."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.stop()
             await self.flush()
         await self._producer.stop()
 

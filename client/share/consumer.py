@@ -278,24 +278,31 @@ class ShareConsumer(ShareMember):
             self._pops[queue] = asyncio.create_task(self._pop_queue(queue, self._workers))
 
     async def _pop_queue(self, queue: MessageQueue, workers: Workers) -> None:
-        loop, settings = asyncio.get_running_loop(), self.settings
         while True:
-            await workers.wait_for_room()
-            began = loop.time()
             try:
-                popped = await self._receiving.pop(queue, POP_MAX, settings.wait_s)
-                messages = [] if popped is None else await self._messages_of(popped)
-            except CongreveError as error:
-                log.warning("pop failed", group=self.group, queue=queue, error=error)
-                if isinstance(error, BrokerError) and error.code in HEARTBEAT_MISSED:
-                    # A restarted broker has no clients until they send a heartbeat.
-                    await self.heartbeat()
-                self.routes.note_error(error)
-                await asyncio.sleep(settings.pause_after_error_s)
-                continue
-            self.stats.pulled(queue.topic, len(messages), loop.time() - began)
-            if messages:
-                await workers.deliver(messages)
+                await self._pop_once(queue, workers)
+            except Exception:
+                log.exception("pop failed", group=self.group, queue=queue)
+                await asyncio.sleep(self.settings.pause_after_error_s)
+
+    async def _pop_once(self, queue: MessageQueue, workers: Workers) -> None:
+        loop, settings = asyncio.get_running_loop(), self.settings
+        await workers.wait_for_room()
+        began = loop.time()
+        try:
+            popped = await self._receiving.pop(queue, POP_MAX, settings.wait_s)
+            messages = [] if popped is None else await self._messages_of(popped)
+        except CongreveError as error:
+            log.warning("pop failed", group=self.group, queue=queue, error=error)
+            if isinstance(error, BrokerError) and error.code in HEARTBEAT_MISSED:
+                # A restarted broker has no clients until they send a heartbeat.
+                await self.heartbeat()
+            self.routes.note_error(error)
+            await asyncio.sleep(settings.pause_after_error_s)
+            return
+        self.stats.pulled(queue.topic, len(messages), loop.time() - began)
+        if messages:
+            await workers.deliver(messages)
 
     async def _leave(self) -> None:
         pops, self._pops = list(self._pops.values()), {}

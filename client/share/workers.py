@@ -91,7 +91,12 @@ class Workers:
                 messages = self._next()
                 self._news.notify_all()
             if messages:
-                await self._consume(messages)
+                try:
+                    await self._consume(messages)
+                except Exception:
+                    log.exception("messages are delivered again", messages=messages)
+                finally:
+                    self._in_flight.discard(receipts_of(messages))
             # A listener that never suspends must not block the answers of pops.
             await asyncio.sleep(0)
 
@@ -112,8 +117,6 @@ class Workers:
                 await self._repeat_later(failure)
         except CongreveError as error:
             log.warning("messages are delivered again", messages=messages, error=error)
-        finally:
-            self._in_flight.discard(receipts_of(messages))
 
     async def _repeat_later(self, failure: Failure) -> None:
         settings, level = self._settings, failure.delay_level

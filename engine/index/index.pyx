@@ -194,7 +194,7 @@ cdef class KeyIndex(IndexFiles):
     def run(self):
         """Index appended messages until stop(); the body of the thread."""
         cdef Stop stop = STOP_SEGMENT
-        cdef bint is_checked = False
+        cdef bint is_checked = False, failed = False
         while True:
             try:
                 if not is_checked:
@@ -211,6 +211,13 @@ cdef class KeyIndex(IndexFiles):
                 if may_have_lost(error):
                     logger.error("the index stops, queries will miss new messages: %s", error)
                     return
+                if not self.pause():
+                    return
+            except Exception as error:
+                if not failed:
+                    failed = True
+                    logger.exception("the index failed; it goes on after a pause")
+                self.health.note_shortage(PART, f"{type(error).__name__}: {error}")
                 if not self.pause():
                     return
 

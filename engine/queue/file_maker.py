@@ -1,5 +1,6 @@
 """A thread that makes the first files of consume queues."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +10,8 @@ from threading import RLock
 from congreve.engine.queue.consume_queue import ConsumeQueue
 from congreve.engine.queue.queue_table import QueueTable
 from congreve.io_backends.errors import BackendError
+
+logger = logging.getLogger(__name__)
 
 
 class QueueFileMaker:
@@ -66,8 +69,10 @@ class QueueFileMaker:
                 return  # its topic was removed meanwhile
             try:
                 queue.make_first_file()
-            except (BackendError, MemoryError):
+            except Exception as error:
                 self._failed.add(queue)
+                if not isinstance(error, (BackendError, MemoryError)):  # the append says these
+                    logger.exception("queue %d of %s has no file", queue.queue_id, queue.topic)
 
     def stop(self) -> None:
         """Wait for the file that is being made, and make no other."""

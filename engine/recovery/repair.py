@@ -223,3 +223,5 @@ class LateChecks(StoreThread):
                 self._repair.check(queue, start)
             except BackendError as error:
                 logger.error("queue %d of %s: %s", queue.queue_id, queue.topic, error)
+            except Exception:
+                logger.exception("queue %d of %s is not checked", queue.queue_id, queue.topic)

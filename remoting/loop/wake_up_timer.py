@@ -1,16 +1,26 @@
 """One wake-up of the event loop, which callers can only set earlier."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+
+from congreve.remoting.loop.background import FIRST_PAUSE_S, LONGEST_PAUSE_S
+
+logger = logging.getLogger(__name__)
 
 
 class WakeUpTimer:
-    """Calls `work` at the earliest time that set() received since the last call."""
+    """Calls `work` at the earliest time that set() received since the last call.
+
+    After an error that `work` did not expect, which goes to the log, it is called again: it may not
+    have reached its own set(). The pause before doubles from half a second to half a minute.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._timer: asyncio.Handle | None = None
         self._when = 0.0
+        self._pause_s = FIRST_PAUSE_S
 
     @property
     def is_set(self) -> bool:
@@ -37,4 +47,12 @@ class WakeUpTimer:
 
     def _fire(self) -> None:
         self._timer = None
-        self._work()
+        try:
+            self._work()
+        except Exception:
+            name = getattr(self._work, "__qualname__", repr(self._work))
+            logger.exception("%s failed; it is called again in %g s", name, self._pause_s)
+            self.set(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        else:
+            self._pause_s = FIRST_PAUSE_S

@@ -303,5 +303,5 @@ class RemotingServer:
         self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_around)
 
     def _look_around(self) -> None:
-        self.guard.enforce_limits()
         self._look_later()
+        self.guard.enforce_limits()

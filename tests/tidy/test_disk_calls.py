@@ -15,8 +15,8 @@ READERS = {
 }
 PURE = (
     r"path\.(?:join|basename|dirname|abspath|expanduser)\b|O_[A-Z]|SEEK_[A-Z]"
-    r"|(?:strerror|getpid|setpriority|PRIO_PROCESS|sysconf|cpu_count|fsencode|DirEntry|PathLike)\b"
-    r"|(?:stat_result|eventfd_read)\b"
+    r"|(?:strerror|getpid|[gs]etpriority|PRIO_PROCESS|sysconf|cpu_count|fsencode|DirEntry)\b"
+    r"|(?:PathLike|stat_result|eventfd_read)\b"
 )
 DIRECT = re.compile(
     rf"(?<![\w.])os\.(?!{PURE})\w+"

@@ -201,3 +201,36 @@ async def test_a_port_without_descriptors_rests_and_accepts_later(
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         await eventually(lambda: len(service.slaves()) == 1)
         service.stop()
+
+
+async def test_slaves_are_served_after_an_unexpected_error(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = HAService(store, confirm_of(store), SETTINGS)
+
+    def fails_once(name: str) -> list[RuntimeError]:
+        do, failures = getattr(service, name), [RuntimeError(f"in {name}")]
+
+        def call(*arguments: object) -> object:
+            if failures:
+                raise failures.pop()
+            return do(*arguments)
+
+        monkeypatch.setattr(service, name, call)
+        return failures
+
+    fails_once("_end")
+    service.listen(HOST, 0)
+    loop = asyncio.get_running_loop()
+    try:
+        with await connected(service) as slave:
+            assert await loop.sock_recv(slave, 100) == b""
+        with await connected(service) as slave:
+            assert await loop.sock_recv(slave, 1 << 16)
+            looks = fails_once("_look")
+            await eventually(lambda: not looks)
+            put(store)
+            assert await loop.sock_recv(slave, 1 << 16)
+    finally:
+        service.stop()
+    assert "serving slaves failed; the next round tries again" in caplog.text

@@ -1,6 +1,7 @@
 """A member of a group with a fake broker."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from harness.eventually import eventually
@@ -17,7 +18,15 @@ from harness.fake_group import (
     take,
 )
 
-from congreve.client import ConsumeFrom, ConsumerSettings, MessageQueue, PushConsumer, Sql
+from congreve.client import (
+    ConsumeFrom,
+    ConsumerSettings,
+    MessageQueue,
+    PushConsumer,
+    ReceivedMessage,
+    Sql,
+)
+from congreve.client.consumer.listening import Listening
 from congreve.client.errors import (
     ClientStateError,
     InvalidNameError,
@@ -267,3 +276,43 @@ async def test_a_broker_that_checks_no_filters_is_asked_by_pulls_alone() -> None
     group.fill(0, range(3))
     async with member(group, tags=Sql("a > 1")) as consumer:
         assert await take(consumer, 3) == [b"0", b"1", b"2"]
+
+
+async def test_a_queue_is_pulled_again_after_an_error_that_is_not_expected(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, failures = Group(), [ValueError("unexpected"), ValueError("unexpected")]
+    group.fill(0, range(3))
+    take_pulled = PushConsumer._take
+
+    def failing(consumer: PushConsumer, *arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        take_pulled(consumer, *arguments)
+
+    monkeypatch.setattr(PushConsumer, "_take", failing)
+    async with member(group) as consumer:
+        assert await take(consumer, 3) == [b"0", b"1", b"2"]
+    assert "pull failed" in caplog.text and "ValueError: unexpected" in caplog.text
+
+
+async def test_an_orderly_queue_goes_on_after_an_error_that_is_not_expected(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, failures, seen = Group(), [KeyError("unexpected")], []
+    group.fill(0, range(3))
+    run = Listening.run
+
+    async def failing(listening: Listening, *arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await run(listening, *arguments, **options)
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    monkeypatch.setattr(Listening, "run", failing)
+    async with member(group, listener=listener, orderly=True):
+        await eventually(lambda: len(seen) == 3)
+    assert seen == [b"0", b"1", b"2"]
+    assert "messages are delivered again" in caplog.text

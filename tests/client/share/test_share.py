@@ -25,6 +25,8 @@ from congreve.client.errors import (
     InvalidSettingError,
     InvalidSubscriptionError,
 )
+from congreve.client.share.receiving import Receiving
+from congreve.client.share.settling import Settling
 from congreve.remoting.messages.bodies import HeartbeatData
 
 HEART_BEAT, SEND_BACK = 34, 36
@@ -341,3 +343,31 @@ async def test_what_the_consumer_refuses() -> None:
             await consumer.receive(invisible_s=50_000)
     with pytest.raises(ClientStateError, match="stopped"):
         await consumer.receive()
+
+
+async def test_pops_and_listeners_go_on_after_an_error_that_is_not_expected(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pops, seen = Pops(), []
+    pops.fill(3)
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    def fails_once(kind: type, name: str) -> None:
+        do, failures = getattr(kind, name), [ValueError(f"in {name}")]
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await do(*arguments, **options)
+
+        monkeypatch.setattr(kind, name, call)
+
+    fails_once(Receiving, "pop")
+    fails_once(Settling, "ack")
+    async with member(pops, listener=listener, settings=QUICK):
+        await eventually(lambda: len(seen) == 3)
+        pops.fill(3)
+        await eventually(lambda: len(seen) >= 6)
+    assert "in pop" in caplog.text and "in ack" in caplog.text

@@ -241,6 +241,27 @@ def test_every_message_is_indexed_while_the_log_grows(shelf: Shelf) -> None:
     assert sum(entries) == 5_000
 
 
+def test_the_index_goes_on_after_an_error_that_is_not_expected(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [KeyError("unexpected")]
+    works = Health.works
+
+    def failing(health: Health, part: str) -> None:
+        if failures:
+            raise failures.pop()
+        works(health, part)
+
+    monkeypatch.setattr(Health, "works", failing)
+    for number in range(100):  # over the end of a file
+        shelf.put(b"x", KEYS=f"key{number}")
+    wait_until(lambda: not failures)
+    shelf.put(b"last", KEYS="last")
+    shelf.settled()
+    assert shelf.bodies("last") == [b"last"]
+    assert "the index failed; it goes on after a pause" in caplog.text
+
+
 def test_expired_index_files_are_removed_except_the_last(shelf: Shelf) -> None:
     for i in range(120):
         shelf.put(b"%d" % i, KEYS=f"key{i}")

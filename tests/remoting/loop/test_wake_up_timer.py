@@ -1,6 +1,7 @@
 """Wake-ups on the event loops of asyncio and of uvloop, which give different guarantees."""
 
 import asyncio
+import logging
 
 import pytest
 import uvloop
@@ -29,3 +30,22 @@ def test_an_earlier_time_replaces_a_later_one(loop: str) -> None:
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(ring())
+
+
+async def test_work_that_fails_is_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[float] = []
+    done = asyncio.Event()
+
+    def work() -> None:
+        calls.append(asyncio.get_running_loop().time())
+        if len(calls) == 1:
+            raise RuntimeError("unexpected")
+        done.set()
+
+    timer = WakeUpTimer(work)
+    with caplog.at_level(logging.ERROR):
+        timer.set(0.0)
+        await asyncio.wait_for(done.wait(), 10)
+    assert not timer.is_set
+    assert "work failed; it is called again in 0.5 s" in caplog.text
+    assert "unexpected" in caplog.text
