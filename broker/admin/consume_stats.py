@@ -165,7 +165,8 @@ class BrokerConsumeStats:
             known, self._known_of = {}, state
         moved = yield from self._moved()
         fresh: dict[str, _GroupStats] = {}
-        for group in list(self._groups.table):
+        # Also those with offsets alone: what they have not consumed counts, too.
+        for group in dict.fromkeys((*self._groups.table, *self._offsets.groups())):
             fresh[group] = yield from self._group(group, known.get(group), moved)
         self._known = fresh
 

@@ -258,6 +258,11 @@ class ConsumerOffsetManager:
         self._collect()
         return list(self._groups)
 
+    def groups(self) -> list[str]:
+        """Groups with offsets on any topic."""
+        self._collect()
+        return list(self._topics)
+
     def topics_of(self, group: str) -> list[str]:
         """Topics on which `group` has offsets (whichTopicByConsumer)."""
         self._collect()

@@ -55,7 +55,8 @@ class TopicRow(msgspec.Struct):
 
 
 class GroupRow(msgspec.Struct, gc=False):
-    """A group on all brokers; `is_enabled` and `retries_max` are settings on the first broker.
+    """A group on all brokers; `is_enabled` and `retries_max` are settings on the first broker, None
+    of a group that has offsets alone.
 
     `lag` counts the messages of all topics that it has not consumed. `since_ms` is the oldest
     time of the topics that are behind, 0 if none is. `slowest` is the topic with the most
@@ -64,7 +65,7 @@ class GroupRow(msgspec.Struct, gc=False):
 
     name: str
     is_enabled: bool
-    retries_max: int
+    retries_max: int | None
     topics: list[Lag]
     lag: int = 0
     since_ms: int = 0
@@ -195,8 +196,9 @@ def combine(
     by_topic: dict[str, list[Lag]] = defaultdict(list)
     for (group, topic), row in lags.items():
         by_topic[topic].append(row)
-        if group in groups:
-            groups[group].add(row)
+        if group not in groups:
+            groups[group] = GroupRow(group, True, None, [])
+        groups[group].add(row)
     for topic, rows in by_topic.items():
         if topic in topics:
             topics[topic].groups = sorted(rows, key=lambda row: (-row.lag, row.group))

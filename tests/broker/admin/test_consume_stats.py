@@ -72,7 +72,8 @@ class Cluster:
 
     def from_scratch(self, only_ordered: bool) -> bytes:
         listed, lag = [], 0
-        for group in self.metadata.groups.table:
+        known = (*self.metadata.groups.table, *self.metadata.offsets.groups())
+        for group in dict.fromkeys(known):
             stats = [
                 at_once(self.progress.steps(group, [topic], write_queues=True))
                 for topic in self.metadata.offsets.topics_of(group)

@@ -107,7 +107,7 @@ def test_all_letters_are_resent(letters: Console) -> None:
 
 def test_letters_of_a_deleted_group_stay_in_the_list(letters: Console, node: congreve.Node) -> None:
     with SyncAdminClient(node.address) as admin:
-        admin.groups.delete(GROUP)
+        admin.groups.delete(GROUP, with_offsets=True)
     letters.read_again()
     letters.eventually("/dead-letters", f'href="/dead-letters/{GROUP}">{GROUP}</a>')
     letters.eventually("/groups", lambda text: f">{GROUP}</a>" not in text)

@@ -12,7 +12,7 @@ import pytest
 from harness.wire import Wire
 
 import congreve
-from congreve.client import ConsumeFrom, Message, SyncShareConsumer
+from congreve.client import ConsumeFrom, Message, SyncAdminClient, SyncShareConsumer
 from congreve.client.admin.client import AdminClient
 from congreve.console.web import views
 from congreve.console.web.options import Options
@@ -193,6 +193,16 @@ def test_a_group_is_shown_reset_and_deleted(console: Console, node: congreve.Nod
     assert "Messages wait" not in done
     assert "type the group" in console.post("/groups/billing/delete", 400, confirm="no")
     assert "deleted group: billing" in console.post("/groups/billing/delete", confirm="billing")
+
+
+def test_a_group_with_offsets_alone_is_shown(console: Console, node: congreve.Node) -> None:
+    with SyncAdminClient(node.address) as admin:
+        admin.groups.reset("restored", "orders", "first")
+        assert "restored" in [one.group for one in admin.groups.summaries()]
+        assert "restored" not in admin.groups.names()
+    console.read_again()
+    console.eventually("/groups?q=restored", lambda text: 'href="/topics/orders"' in text)
+    assert "messages behind" in console.page("/groups/restored")
 
 
 def test_a_group_that_pops_shows_what_is_out(console: Console, node: congreve.Node) -> None:
