@@ -134,7 +134,7 @@ def _sender(address: str, numbers: count[int]) -> Send:
 
 
 def _stored(address: str) -> set[int]:
-    """The numbers in all queues; none if the topic is unknown."""
+    """The numbers in all queues; none if the topic is unknown. A cut may leave other bytes."""
     found: set[int] = set()
     with Wire(address) as wire:
         for queue_id in range(SENDERS):
@@ -144,7 +144,8 @@ def _stored(address: str) -> set[int]:
                 answer = wire.call(PULL_MESSAGE, pull_fields(TOPIC, queue_id, at, 32))
                 if answer.code != SUCCESS:
                     break
-                found |= {int(body.partition(b"|")[0]) for _, body in record_bodies(answer.body)}
+                texts = {body.partition(b"|")[0] for _, body in record_bodies(answer.body)}
+                found |= {int(text) for text in texts if text.isdigit()}
                 at = int(answer.fields["nextBeginOffset"])
     return found
 
