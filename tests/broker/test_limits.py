@@ -43,6 +43,16 @@ SEND = {
     "a": "P", "b": "probe", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0",
     "i": "", "j": "0", "k": "false", "m": "false",
 }  # fmt: skip
+POP = {
+    "consumerGroup": "popping",
+    "topic": "probe",
+    "queueId": "0",
+    "maxMsgNums": "1",
+    "invisibleTime": "60000",
+    "pollTime": "0",
+    "bornTime": "0",
+    "initMode": "0",
+}
 PULL = {
     "consumerGroup": "probes", "topic": "probe", "queueId": "0", "maxMsgNums": "1",
     "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
@@ -219,6 +229,15 @@ def test_what_is_known_of_pulls_is_limited_by_its_bytes(served: Served) -> None:
         answer = served.probe.ask(11, PULL | {"queueOffset": "9", "subscription": subscription})
         assert answer.code in (19, 20, 21), answer.remark
     assert served.memory() <= memory + (128 << 20)
+
+
+def test_what_is_known_of_pops_is_limited_by_its_bytes(served: Served) -> None:
+    memory = served.memory()
+    for i in range(3_500):
+        fields = {"exp": f"{i:05}{'x' * 30_000}", "expType": "TAG"}
+        answer = served.probe.ask(200_050, POP | fields)
+        assert answer.code in (0, 210), answer.remark
+    assert served.memory() <= memory + (64 << 20)
 
 
 def _heartbeat(client: str, group: str, topics: Sequence[str] = ("probe",), sql: str = "") -> bytes:

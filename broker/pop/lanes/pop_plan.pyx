@@ -15,7 +15,7 @@ from congreve.engine.queue.consume_queue cimport ConsumeQueue
 
 cdef enum:
     PLANS_MAX = 100_000
-    SIZE_MAX = 64 << 20    # of their keys and filters; a shared filter counts for each pop
+    SIZE_MAX = 16 << 20    # of their keys and filters; a shared filter counts for each pop
 
 
 @cython.final
