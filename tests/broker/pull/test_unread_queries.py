@@ -36,6 +36,9 @@ async def test_queries_wait_until_earlier_answers_are_read(
         await tool.create_topic("T")
         for _ in range(4):
             assert (await tool.send("T", bytes(SIZE), properties="KEYS\x01k")).code == 0
+        while len((await tool.ask(12, fields)).body) < 4 * SIZE:  # a thread writes the index
+            await asyncio.sleep(0.01)
+        asked.clear()
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         for opaque in range(QUERIES):
             writer.write(RemotingCommand(code=12, ext_fields=fields, opaque=opaque).encode())
