@@ -126,7 +126,7 @@ async def test_the_log_of_another_history_gives_nothing(tmp_path: Path) -> None:
         known = request.beside
         for other in (
             msgspec.structs.replace(known, store_timestamp=known.store_timestamp + 1),
-            msgspec.structs.replace(known, record=begin),
+            msgspec.structs.replace(known, record=known.record + 1),
             msgspec.structs.replace(known, size=1, crc=2),
         ):
             assert answer(request._replace(beside=other)) == (OTHER_LOG, begin, b"")
