@@ -35,11 +35,10 @@ WAIT_S = 120
 INVISIBLE_S = 30
 TOPIC, GROUP = "Normal", "readers"
 LOOKS = 120
-# The client for Node.js takes one address only.
+# The clients for Node.js and Rust take one address only.
 PROGRAMS = {
     "java": ("java", "mvn"),
     "go": ("go",),
-    "rust": ("cargo", "protoc"),
 }
 
 
