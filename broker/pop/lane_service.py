@@ -68,14 +68,11 @@ class PopLanes:
 
     def lost(self, data: bytes) -> None:
         """Let messages come again now whose clients were gone when a lane answered."""
-        if self._pops.stopping:
-            return
         now = self._clock.now()
         for group, topic, pop_ms, text in lost_pops(data):
             for queue, offsets in decode_message_offsets(text).items():
                 popped = queue.kind.stored_topic(group, topic)
                 window = self._pops.in_flight.find(group, popped, queue.queue_id)
                 if window is not None:
-                    for offset in offsets:
-                        window.extend(offset, pop_ms, now, 0)
+                    self._pops.redelivery.give_back(window, offsets, pop_ms, now)
         self._pops.changed()

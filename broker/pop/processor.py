@@ -187,7 +187,7 @@ class PopMessageProcessor:
         until = time.monotonic() - LOST_S
         while self._answered and self._answered[0][0] <= until:
             _, connection, result = self._answered.popleft()
-            if connection.closed and not self._pops.stopping:
+            if connection.closed:
                 self._taking.give_back(result)
         if self._answered:
             self._loss_timer.set(self._answered[0][0] - until)

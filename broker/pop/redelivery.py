@@ -9,6 +9,7 @@ of its message + 1 as its prepared offset. broker/pop/copies.pyx copies ordinary
 import logging
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice, takewhile
 
 import msgspec
@@ -78,6 +79,14 @@ class PopRedelivery:
         """Messages that came again since the start, by group, topic and queue."""
         self.dead_counts: Counter[tuple[str, str, int]] = Counter()
         """Those that became dead letters."""
+        self.stopping = False
+        """The broker closes all connections, also those of clients that have their messages."""
+
+    def give_back(self, window: PopWindow, offsets: Sequence[int], pop_ms: int, now: int) -> None:
+        """Let messages of a pop come again now, whose client was gone when it was answered."""
+        if not self.stopping:
+            for offset in offsets:
+                window.extend(offset, pop_ms, now, 0)
 
     def again_ordinary(
         self,

@@ -104,7 +104,6 @@ class Pops:
         self._periodic = Periodic(SAVE_S, self._save)
         self._reading: set[int] = set()  # places in the log that a thread reads
         self._used = False
-        self.stopping = False
         self.recheck_lanes: Callable[[], None] = lambda: None
         """Makes lanes look again for all pops that wait there."""
         self.wake_light: Callable[[PopWindow], None] = lambda _: None
@@ -175,7 +174,7 @@ class Pops:
 
     def note_stopping(self) -> None:
         """The broker closes all connections: that takes nothing back from their clients."""
-        self.stopping = True
+        self.redelivery.stopping = True
 
     async def stop(self) -> None:
         """Stop redelivery and save the windows; the store is still open. Idempotent."""
@@ -423,7 +422,7 @@ class Pops:
         Of a group without members it is an administrator's.
         """
         window = self.in_flight.find(*place) if self._used else None
-        return bool(window and offset < window.begin and self._has_members(place[0]))
+        return window is not None and offset < window.begin and self._has_members(place[0])
 
     def _topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         if self._used and config is None:

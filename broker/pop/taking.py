@@ -145,8 +145,7 @@ class PopTaking:
         """Let the messages of a pop whose answer was lost come again now."""
         now = self._clock.now()
         for taken in result.taken:
-            for offset in taken.offsets:
-                taken.window.extend(offset, result.pop_ms, now, 0)
+            self._pops.redelivery.give_back(taken.window, taken.offsets, result.pop_ms, now)
         self._pops.changed()
 
     def has_messages(self, asked: Asked) -> bool:
