@@ -168,10 +168,10 @@ async def _find(
 def _figures(result: LoadResult) -> dict[str, float]:
     levels = zip(PERCENTILES, result.percentiles_ms(*PERCENTILES), strict=True)
     return {
-        "messagesPerSecond": result.rate,
-        "bytesPerSecond": result.bytes / result.seconds,
+        "messages_per_second": result.rate,
+        "bytes_per_second": result.bytes / result.seconds,
         "failed": result.failures,
-        **{f"p{percentile:g}Ms": milliseconds for percentile, milliseconds in levels},
+        **{f"p{percentile:g}_ms".replace(".", "_"): at_most for percentile, at_most in levels},
     }
 
 

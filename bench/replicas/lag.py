@@ -50,7 +50,7 @@ def measure(
     stopped.set()
     reader.join()
     measured = int(len(lags) * seconds / (time.monotonic() - begun))
-    return found["messagesPerSecond"], lags[-measured:]
+    return found["messages_per_second"], lags[-measured:]
 
 
 def main() -> None:

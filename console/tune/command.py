@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import signal
 import tempfile
 from contextlib import suppress
@@ -184,18 +185,18 @@ def _print_json(
     busy: bool,
     order: Places | None,
 ) -> None:
-    import msgspec
+    from msgspec.structs import asdict as fields  # under their names in Python, not in the file
 
     document = {
         "folder": str(folder),
         "disk": asdict(disk),
         "refused": refusals,
-        "recommendation": msgspec.to_builtins(chosen),
-        "roundsForOthers": others,
-        "machineIsBusy": busy,
-        "whyALog": None if order is None else order._asdict(),
+        "recommendation": fields(chosen),
+        "rounds_for_others": others,
+        "machine_is_busy": busy,
+        "why_a_log": None if order is None else order._asdict(),
     }
-    click.echo(msgspec.json.encode(document).decode())
+    click.echo(json.dumps(document, default=fields, separators=(",", ":")))
 
 
 def _print(

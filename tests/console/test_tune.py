@@ -27,19 +27,21 @@ def test_tune_measures_chooses_and_cleans_up(tmp_path: Path) -> None:
     measured = found["recommendation"]["measured"]
     by_backend = {row["backend"] for row in measured}
     assert "mmap" in by_backend
-    assert all(row["p50Us"] > 0 and row["bytesPerS"] > 0 for row in measured)
-    assert all(low <= row["p50Us"] <= high for row in measured for low, high in [row["p50UsRange"]])
+    assert all(row["p50_us"] > 0 and row["bytes_per_s"] > 0 for row in measured)
+    assert all(
+        low <= row["p50_us"] <= high for row in measured for low, high in [row["p50_us_range"]]
+    )
     assert found["recommendation"]["rounds"] == 2
-    assert found["whyALog"] is None or min(found["whyALog"].values()) > 0
+    assert found["why_a_log"] is None or min(found["why_a_log"].values()) > 0
     assert {*by_backend, *found["refused"]} >= {"mmap", "uring"}
     chosen = load_tuned(str(tmp_path))
     assert chosen is not None
-    assert chosen.io_backend == found["recommendation"]["ioBackend"] in by_backend
+    assert chosen.io_backend == found["recommendation"]["io_backend"] in by_backend
     assert chosen.machine is not None and chosen.machine.kernel == os.uname().release
     assert chosen.flush_disk_type == "SYNC_FLUSH"
     for_async = chosen.choice("ASYNC_FLUSH")
     assert for_async is not None and for_async.io_backend == "mmap"
-    assert found["recommendation"]["asyncFlush"]["reason"] == for_async.reason
+    assert found["recommendation"]["async_flush"]["reason"] == for_async.reason
     assert (tmp_path / "congreve" / "tuned.png").read_bytes().startswith(b"\x89PNG")
     assert os.listdir(tmp_path) == ["congreve"]
 

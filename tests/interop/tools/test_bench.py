@@ -37,12 +37,12 @@ def test_sends_and_pulls_are_counted(cluster: Cluster, tmp_path: Path) -> None:
             for queue in range(QUEUES)
         )
     assert sent["failed"] == 0
-    assert 0 < sent["messagesPerSecond"] * 0.5 <= stored + 1
-    assert 0 < sent["p50Ms"] <= sent["p99Ms"] <= sent["p100Ms"]
+    assert 0 < sent["messages_per_second"] * 0.5 <= stored + 1
+    assert 0 < sent["p50_ms"] <= sent["p99_ms"] <= sent["p100_ms"]
     assert "1/(1-Percentile)" in hdr.read_text()
     assert png.read_bytes().startswith(b"\x89PNG")
     pulled = bench(cluster, topic, "--mode", "pull", *load)
-    assert pulled["failed"] == 0 and pulled["messagesPerSecond"] > 0
+    assert pulled["failed"] == 0 and pulled["messages_per_second"] > 0
 
 
 def test_the_bench_command_reads_the_secret_from_the_environment(cluster: Cluster) -> None:
