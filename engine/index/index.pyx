@@ -328,8 +328,8 @@ cdef class KeyIndex(IndexFiles):
         while self.position < end:
             status = check(data + (self.position - base), end - self.position, self.position,
                            False, &view)
-            if status == RECORD_BLANK:
-                self.position = base + self.segment.size
+            if status == RECORD_BLANK and self.position + view.size == self.segment_end():
+                self.position = self.segment_end()
                 return STOP_ENDED
             if status != RECORD_OK:
                 return STOP_DAMAGED

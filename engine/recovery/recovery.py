@@ -412,7 +412,7 @@ class Recovery:
             if position >= segment_end:
                 continue
             why = scanner.scan(segment, segment.base_offset, position, end)
-            while why in (scan.BAD, scan.END) and scanner.position < trusted:
+            while scanner.position < trusted and _hides_records(scanner, segment, why, trusted):
                 found = self._pass_damage(scanner, segment)
                 if found is None and scanner.position < self.marked < segment_end:
                     return self.marked
@@ -532,6 +532,19 @@ def _plausible(data: memoryview, physical: int, stop: int) -> tuple[int, int]:
     right = (sizes > 0) & (begins >= earlier) & (ends <= stop)
     count = len(right) if right.all() else int(right.argmin())
     return count, int(ends[count - 1]) if count else physical
+
+
+def _hides_records(scanner: LogScanner, segment: Segment, why: int, trusted: int) -> bool:
+    """Whether the log before `trusted` goes on behind where the scan has stopped, and why.
+
+    A blank covers the rest of its segment, and none was written before a record.
+    """
+    if why != scan.BLANK:
+        return why in (scan.BAD, scan.END)
+    at, segment_end = scanner.position, segment.base_offset + segment.size
+    head = memoryview(segment)[at - segment.base_offset :]
+    is_whole = scanner.claimed_size(head, segment_end - at) == segment_end - at
+    return not is_whole or trusted < segment_end
 
 
 def _first_record(segment: Segment) -> tuple[LogScanner, int]:

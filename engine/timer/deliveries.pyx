@@ -194,8 +194,9 @@ cdef class DeliveryScan:
             found = check(segment.data + at, limit - at, segment.base_offset + at, False,
                           &self.view)
             if found != RECORD_OK:
-                self.position = segment.base_offset + (segment.size if found == RECORD_BLANK
-                                                       else at)
+                if found == RECORD_BLANK and at + self.view.size == segment.size:
+                    at = segment.size
+                self.position = segment.base_offset + at
                 return False
             if self.view.prepared_offset > 0 if timed else self.is_from_a_level():
                 self.position = segment.base_offset + at

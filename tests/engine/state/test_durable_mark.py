@@ -2,6 +2,7 @@
 
 import errno
 import random
+import struct
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from congreve.io_backends.mapped.mapped import MmapBackend
 from congreve.records.message.message import Record
 
 MARK = NamedRecord(100, 50, -7, 1_700_000_000_000)
+BLANK_MAGIC = -875286124
 LATER = 3_600_000  # ms: no thread writes by itself while a test runs
 
 
@@ -181,6 +183,28 @@ def test_damage_below_the_mark_is_passed_and_damage_behind_it_ends_the_log(tmp_p
         assert store.recovery is not None
         assert (store.recovery.damaged, store.log.max_offset) == (1, ends[6])
         assert store.max_offset("T", 0) == 7
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_record_that_looks_like_the_blank_of_a_segment_hides_no_later_one(
+    tmp_path: Path, is_whole: bool
+) -> None:
+    root = tmp_path / "store"
+    with store_of(root) as store:
+        ends = [put(store) for _ in range(5)]
+        assert store.wait_durable(ends[-1], 10)
+        marks_of(store).round()
+        copy_running(root, tmp_path / "copy")
+    log = tmp_path / "copy" / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    size = len(data) - ends[0] if is_whole else ends[1] - ends[0]
+    data[ends[0] : ends[0] + 8] = struct.pack(">Ii", size, BLANK_MAGIC)
+    log.write_bytes(data)
+    with store_of(tmp_path / "copy") as store:
+        assert store.recovery is not None
+        assert (store.recovery.damaged_at, store.log.max_offset) == (ends[0], ends[-1])
+        assert store.max_offset("T", 0) == 5
+        assert store.get("T", 0, 2, 32).count == 3
 
 
 @pytest.mark.parametrize("changed", [{"store_timestamp": 1}, {"size": 1, "crc": 1}, None])
