@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -45,12 +46,13 @@ class HAService:
     The thread starts with the first slave, so a broker without one only has a listening socket.
     With SYNC_FLUSH slaves get what is on this master's disk, so that none is ahead of a master that
     crashed. A connection is a stranger's until it has logged in, or reported where a login is not
-    needed. It disconnects a slave whose address `haAllowedAddresses` does not match, and one that
-    reports nothing for haHousekeepingInterval or an offset that cannot be true. With `login`
-    slaves log in, unless haAllowedAddresses names addresses. With certificates in `settings` each
-    connection goes through a TlsRelay. `confirm` gets the offset that any slave has confirmed; with
-    None a subclass does that. `repair` gets the connections for repairs, with the bytes behind
-    their login and their name; without it they are cut. (RocketMQ: HAService.)
+    needed; one slave too many takes the place of another one. It disconnects a slave whose address
+    `haAllowedAddresses` does not match, and one that reports nothing for haHousekeepingInterval or
+    an offset that cannot be true. With `login` slaves log in, unless haAllowedAddresses names
+    addresses. With certificates in `settings` each connection goes through a TlsRelay. `confirm`
+    gets the offset that any slave has confirmed; with None a subclass does that. `repair` gets the
+    connections for repairs, with the bytes behind their login and their name; without it they are
+    cut. (RocketMQ: HAService.)
     """
 
     tick_s = TICK_S
@@ -127,7 +129,10 @@ class HAService:
             self._slaves.ask()
             self._thread.join()
             self._thread = None
+        self._close_new()
+        if self._wake is not None:
             self._wake.close()
+            self._wake = None
         for relay in self._relays:
             relay.cut()
             relay.join()
@@ -149,10 +154,10 @@ class HAService:
             if error.errno != errno.EAGAIN:
                 self._pause()
             return
-        if not self._allowed.matches(address[0]) or self._slave_count >= SLAVES_MAX:
+        if not self._allowed.matches(address[0]):
             self._refusals.warning(
-                "%s is refused on the HA port: haAllowedAddresses=%s, %d slaves at most",
-                *(address[0], self._settings.allowed_addresses, SLAVES_MAX),
+                "%s is refused on the HA port: haAllowedAddresses=%s",
+                *(address[0], self._settings.allowed_addresses),
             )
             peer.close()
             return
@@ -178,8 +183,19 @@ class HAService:
         """Let the thread serve a connection."""
         with self._lock:
             self._new.append((peer, stranger))
+        self._serve_new()
+
+    def _serve_new(self) -> None:
+        if self._stopping:
+            return
         if self._slaves is None:
-            self._slaves = self._start_thread()
+            try:
+                self._slaves = self._start_thread()
+            except (OSError, RuntimeError) as error:  # no descriptor, or no thread
+                assert self._loop is not None
+                self._refusals.warning("slaves are not served yet: %s", error)
+                self._loop.call_later(ACCEPT_PAUSE_S, self._serve_new)
+                return
         self._slaves.ask()
 
     def _encrypt(self, peer: socket.socket, address: str, certificates: ServerCertificates) -> None:
@@ -222,22 +238,18 @@ class HAService:
         else:
             certificates.note_failed_handshake(address, result)
 
-    @property
-    def _slave_count(self) -> int:
-        return 0 if self._slaves is None else len(self._slaves.slaves) - len(self._unknown)
-
     def _start_thread(self) -> SlaveLoop:
-        self._wake = EventFd()
+        if self._wake is None:
+            self._wake = EventFd()
         slaves = SlaveLoop(
             self._store.log,
             self._confirm,
             wake=self._wake.descriptor,
             sync_flush=self._settings.sync_flush,
         )
-        self._thread = threading.Thread(
-            target=self._run, args=(slaves,), name="ha-master", daemon=True
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(slaves,), name="ha-master", daemon=True)
+        thread.start()
+        self._thread = thread
         return slaves
 
     # --- the thread
@@ -263,7 +275,11 @@ class HAService:
     def _close_all(self, slaves: SlaveLoop) -> None:
         for slave in list(slaves.slaves):
             self._close(slave, slaves)
-        for peer, _ in self._new:
+
+    def _close_new(self) -> None:
+        with self._lock:
+            peers, self._new = self._new, []
+        for peer, _ in peers:
             peer.close()
 
     def _take_new(self, slaves: SlaveLoop) -> None:
@@ -308,9 +324,7 @@ class HAService:
             return
         if slave in self._unknown and (slave.started or (self._login and slave.logged_in)):
             self._strangers.leave(self._unknown.pop(slave))
-            if self._slave_count > SLAVES_MAX:
-                self._cut(slave, slaves, f"there are {SLAVES_MAX} slaves")
-                return
+            self._make_room(slave, slaves)
         if not there:
             log = self._refusals if slave in self._unknown else logger
             log.warning("slave %s has closed its connection", slave.address)
@@ -319,6 +333,19 @@ class HAService:
         if slave.started and not began:
             logger.warning("slave %s follows from %d", slave.address, slave.acknowledged)
         slaves.confirm_reports()
+
+    def _make_room(self, new: SlaveConnection, slaves: SlaveLoop) -> None:
+        """Cut a slave if there is one too many: of the address that has most, what is furthest
+        behind. Without a login any client may claim to be one, but a real slave keeps up."""
+        others = [each for each in slaves.slaves if each not in self._unknown and each is not new]
+        if len(others) < SLAVES_MAX:
+            return
+        hosts = Counter(_host(each) for each in others)
+        most = max(hosts.values())
+        crowd = (each for each in others if hosts[_host(each)] == most)
+        last = min(crowd, key=lambda each: each.acknowledged)
+        why = f"there are {SLAVES_MAX} slaves, and {new.address} is new: set haAllowedAddresses"
+        self._cut(last, slaves, why)
 
     def _hand_over(self, slave: SlaveConnection, slaves: SlaveLoop) -> None:
         """Leave a connection for repairs to the event loop."""
@@ -360,6 +387,10 @@ class HAService:
         if stranger is not None:
             self._strangers.leave(stranger)
         slaves.confirm_reports()
+
+
+def _host(slave: SlaveConnection) -> str:
+    return slave.address.rpartition(":")[0]
 
 
 def _shut_down(peer: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import socket
@@ -89,24 +90,36 @@ async def connected(service: HAService, report: bytes = REPORT.pack(0)) -> socke
     return peer
 
 
-async def test_slaves_above_the_limit_are_refused(store: MessageStore) -> None:
+async def test_a_slave_too_many_takes_the_place_of_the_one_that_is_furthest_behind(
+    store: MessageStore,
+) -> None:
+    put(store)
     service = HAService(store, confirm_of(store), SETTINGS)
     service.listen(HOST, 0)
-    loop = asyncio.get_running_loop()
+    real = REPORT.pack(store.log.max_offset)
     slaves: list[socket.socket] = []
     try:
-        for number in range(SLAVES_MAX):
-            slaves.append(await connected(service))
+        for number in range(SLAVES_MAX):  # the second one has the log, all others lack it
+            slaves.append(await connected(service, real if number == 1 else REPORT.pack(0)))
             await eventually(lambda number=number: len(service.slaves()) == number + 1)
-        slaves.append(await connected(service, b""))
-        assert await loop.sock_recv(slaves[-1], 100) == b""
-        assert await loop.sock_recv(slaves[0], 1 << 16)
+        for pushed_out in (0, 2):
+            slaves.append(await connected(service))
+            assert await is_cut(slaves[pushed_out])
+            await eventually(lambda: len(service.slaves()) == SLAVES_MAX)
         put(store)
-        assert await loop.sock_recv(slaves[0], 1 << 16)
+        for served in (1, -1):
+            assert await asyncio.get_running_loop().sock_recv(slaves[served], 1 << 16)
     finally:
         service.stop()
         for slave in slaves:
             slave.close()
+
+
+async def is_cut(peer: socket.socket) -> bool:
+    """Whether a connection ends behind what it was sent."""
+    while not await is_closed(peer):
+        pass
+    return True
 
 
 async def is_closed(peer: socket.socket) -> bool:
@@ -201,6 +214,25 @@ async def test_a_port_without_descriptors_rests_and_accepts_later(
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         await eventually(lambda: len(service.slaves()) == 1)
         service.stop()
+
+
+async def test_a_slave_is_served_when_the_thread_could_not_start_at_once(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = HAService(store, confirm_of(store), SETTINGS)
+    start, failures = service._start_thread, [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    def fails_twice() -> SlaveLoop:
+        if failures:
+            raise failures.pop()
+        return start()
+
+    monkeypatch.setattr(service, "_start_thread", fails_twice)
+    service.listen(HOST, 0)
+    with await connected(service):
+        await eventually(lambda: len(service.slaves()) == 1)
+        service.stop()
+    assert not failures
 
 
 async def test_slaves_are_served_after_an_unexpected_error(
