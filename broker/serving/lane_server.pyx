@@ -332,7 +332,7 @@ cdef class LaneServer(LaneSink):
             self.find_queues()
         return lane.pass_frame(
             connection, self.path.frame.data, self.path.frame.size,
-            code == UNKNOWN_CODE or code == END_TRANSACTION or is_send(code),
+            code == UNKNOWN_CODE or code == END_TRANSACTION or is_send(code), False,
         )
 
     cdef void find_queues(self) noexcept nogil:

@@ -35,6 +35,7 @@ cdef struct LaneConnection:
     bint resting                # its requests were refused, so it is not read for a moment
     bint without_room           # its frame waits until others leave memory
     int32_t ordered             # frames at the loop that later frames must not overtake
+    int64_t last_late           # its last late entry for the loop (mailbox.pxd)
     uint8_t address[16]         # of the peer
     int32_t address_length      # 4 or 16
     int32_t port

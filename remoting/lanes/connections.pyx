@@ -104,7 +104,7 @@ cdef class ConnectionTable:
         connection.active_ms = connection.accepted_ms = now_ms
         connection.opened_ms = 0
         connection.undecided = connection.unframed = False
-        connection.mark = 0
+        connection.mark = connection.last_late = 0
         store_relaxed(&connection.received, 0)
         connection.of_sink = NULL
         return connection

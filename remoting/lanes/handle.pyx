@@ -139,7 +139,7 @@ cdef class LaneHandle:
             raise MemoryError(f"no memory for an entry of {view.shape[0]} bytes")
 
     def fence(self, int32_t number):
-        """Ask for a FENCED entry, which follows all entries about the lane's current work."""
+        """Ask for a FENCED entry, which follows all but late entries about the current work."""
         self.to_lane.post(entry_kinds.FENCE, -1, NULL, 0, number, True)
 
     def adopt(self, int descriptor, bytes peer not None, int32_t listener):

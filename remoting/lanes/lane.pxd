@@ -15,7 +15,8 @@ cdef class LaneSink:
     cdef Mailbox mailbox        # the lane's, which sets it; the sink handles kinds from TO_SINK
     # Takes whole frames from a connection's bytes, in the lane's thread. Returns the number of
     # bytes taken, or UNFRAMEABLE. It answers with lane.put(), or gives a frame to the loop with
-    # lane.pass_frame(); if that returns False it stops before this frame.
+    # lane.pass_frame(); if that returns False it stops before this frame. A sink with
+    # entries of its own about connections lets no frame be late.
     cdef int64_t take(self, Lane lane, LaneConnection *connection, const uint8_t *data,
                       int64_t available) noexcept nogil
     # Called at the end of each turn of the lane. Returns how long epoll may sleep, in ms; 0: not
@@ -61,7 +62,7 @@ cdef class Lane:
     cdef void put(self, LaneConnection *connection, const uint8_t *data,
                   int64_t length) noexcept nogil
     cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
-                         bint ordered) noexcept nogil
+                         bint ordered, bint may_be_late) noexcept nogil
     cdef void post(self, int32_t kind, int64_t connection, const void *data, int64_t size,
                    int32_t number) noexcept nogil
 

@@ -19,8 +19,7 @@ neither may block:
   connection, in their order, and answers with put() or gives a frame to the loop with pass_frame();
   what it does not take comes again with the bytes after it. A frame that later ones must not
   overtake is `ordered`. turn_ended() runs once in each turn, and says how long the lane may sleep;
-  handle_entry() gets what the loop or another lane tells the sink; closed() is the last call about
-  a connection.
+  handle_entry() gets what the loop or another lane tells the sink; closed() comes last.
 """
 
 cimport cython
@@ -87,7 +86,7 @@ cdef class LaneSink:
                 return taken
             if status == FRAME_BAD:
                 return UNFRAMEABLE
-            if not lane.pass_frame(connection, frame.data, frame.size, False):
+            if not lane.pass_frame(connection, frame.data, frame.size, False, True):
                 return taken
             taken += frame.size
 
@@ -276,7 +275,8 @@ cdef class Lane:
         self.table.close(connection, not error)
         self.connections -= 1
         if connection.told:
-            self.post(entry_kinds.CLOSED, connection.id, NULL, 0, error)
+            self.to_loop.post_of(
+                entry_kinds.CLOSED, connection.id, NULL, 0, error, True, &connection.last_late)
         else:
             self.untold -= 1
 
@@ -406,7 +406,8 @@ cdef class Lane:
         if connection.fd < 0:
             return
         if taken == UNFRAMEABLE:
-            self.post(entry_kinds.UNFRAMEABLE, connection.id, data, min(available, <int64_t> 8), 0)
+            self.to_loop.post_of(entry_kinds.UNFRAMEABLE, connection.id, data,
+                                 min(available, <int64_t> 8), 0, True, &connection.last_late)
             connection.paused = True
             taken = available
         if taken:
@@ -433,16 +434,17 @@ cdef class Lane:
             self.flush_http2(connection)    # the peer has room again
 
     cdef bint pass_frame(self, LaneConnection *connection, const uint8_t *data, int64_t size,
-                         bint ordered) noexcept nogil:
+                         bint ordered, bint may_be_late) noexcept nogil:
         """Give a whole frame to the loop; False when it must wait.
 
-        No frame goes to the loop before handled() was called for each `ordered` one there.
+        No frame goes to the loop before handled() was called for each `ordered` one there. Entries
+        of other connections overtake a large one that `may_be_late`.
         """
         if connection.ordered:
             return False
-        if not self.to_loop.post(
+        if not self.to_loop.post_of(
             entry_kinds.FRAME, connection.id, data, size, ordered | (connection.http2 != NULL) << 1,
-            False,
+            False, &connection.last_late if may_be_late and connection.http2 == NULL else NULL,
         ):
             connection.mailbox_full = True
             return False

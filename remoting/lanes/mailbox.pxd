@@ -14,17 +14,23 @@ cdef struct MailboxEntry:
     int64_t size
 
 
+cdef struct EntryRing:
+    MailboxEntry *entries
+    int64_t capacity
+    int64_t first
+    int64_t count
+    int64_t bytes
+
+
 cdef class Mailbox:
-    # Entries for another thread, in order. `event_fd` becomes readable when an entry
-    # arrives in an empty mailbox.
+    # Entries for another thread, in order; only large ones of connections may be overtaken by
+    # entries of others. `event_fd` becomes readable when an entry arrives in an empty mailbox.
     cdef readonly int event_fd
     """An eventfd that is readable when entries wait."""
     cdef pthread_mutex_t mutex
-    cdef MailboxEntry *entries        # a ring
-    cdef int64_t capacity
-    cdef int64_t first
-    cdef int64_t count
-    cdef int64_t bytes
+    cdef EntryRing ordinary
+    cdef EntryRing late         # large entries of connections, and what must not overtake them
+    cdef int64_t late_posted    # so many so far
     cdef int64_t count_max
     cdef int64_t bytes_max
     cdef bint idle              # the reader has taken all entries: the next one wakes it
@@ -34,12 +40,17 @@ cdef class Mailbox:
     # the limits do not apply to `forced` entries, which are few and small.
     cdef bint post(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
                    int32_t number, bint forced) noexcept nogil
-    # Takes up to `most` entries, and none after TURN_BYTES; returns their number. Sets `refused` if
-    # an entry was refused since the last call.
+    # The same for an entry of a connection: if it is large, entries of other connections may
+    # overtake it. Those of one connection stay in order; `last_late` is the connection's own.
+    cdef bint post_of(self, int32_t kind, int64_t connection, const uint8_t *data, int64_t size,
+                      int32_t number, bint forced, int64_t *last_late) noexcept nogil
+    # Takes up to `most` entries, and none after TURN_BYTES; returns their number. A late one is
+    # always among them, if any waits. Sets `refused` if an entry was refused since the last call.
     cdef int64_t take(self, MailboxEntry *entries, int64_t most, bint *refused) noexcept nogil
     # How many entries wait.
     cdef int64_t waiting(self) noexcept nogil
     # Whether an entry that is not forced has room; notes that one was refused.
     cdef bint has_room(self, int64_t size) noexcept nogil
-    cdef bint fits(self, int64_t size) noexcept nogil
-    cdef bint grow(self) noexcept nogil
+    cdef bint has_room_of(self, int64_t size, const int64_t *last_late) noexcept nogil
+    cdef bint is_late(self, int64_t size, const int64_t *last_late) noexcept nogil
+    cdef bint fits(self, int64_t size, bint late) noexcept nogil

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
+import random
 import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,11 @@ class Peers:
 
     def of_kind(self, kind: Kind) -> list[MailboxEntry]:
         return [entry for entry in self.read() if entry[0] == kind]
+
+    def wait_turns(self, more: int = 5) -> None:
+        """Wait until the lane has read what its peers have sent; it takes `more` turns for it."""
+        upto = self.lane.turns + more
+        self.wait(lambda: self.lane.turns >= upto)
 
     def wait(self, done: Callable[[], object]) -> None:
         deadline = time.monotonic() + 60
@@ -139,6 +146,116 @@ def test_a_turn_of_the_loop_takes_few_bytes_of_large_frames() -> None:
 
         peers.wait(take)
         assert max(turns) == 1
+
+
+LARGE = 64 * 1024
+
+
+def numbered(number: int, size: int) -> bytes:
+    """A frame with a body of `size` bytes."""
+    return RemotingCommand(code=1, opaque=number, body=bytes(size)).encode()
+
+
+def ports_of(entries: list[MailboxEntry]) -> dict[int, int]:
+    """The port of each connection that has been opened."""
+    return {number: port for kind, number, _, port in entries if kind == Kind.OPENED}
+
+
+def take(peers: Peers) -> list[MailboxEntry]:
+    """What one turn of the loop takes."""
+    found = peers.handle.take_entries()
+    peers.entries += found
+    return found
+
+
+def test_short_frames_overtake_large_ones_of_other_connections() -> None:
+    """A name server answers clients while hundreds of brokers register."""
+    with lane() as peers, peers.connect() as bulk, peers.connect() as short:
+        bulk.sendall(numbered(0, LARGE) * 6)
+        peers.wait_turns()
+        short.sendall(FRAME * 5)
+        peers.wait_turns()
+        first = take(peers)
+        ports = ports_of(first)
+        frames = [ports[number] for kind, number, *_ in first if kind == Kind.FRAME]
+        own = short.getsockname()[1]
+        assert frames[:5] == [own] * 5
+        assert 1 <= len(frames[5:]) <= 2
+        peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 11)
+
+
+def test_large_frames_are_not_starved_by_short_ones() -> None:
+    with lane() as peers, peers.connect() as bulk, peers.connect() as short:
+        bulk.sendall(numbered(0, LARGE) * 6)
+        short.sendall(FRAME * 400)
+        peers.wait_turns()
+        turns = [take(peers) for _ in range(6)]
+        large = [sum(len(data) > LARGE for _, _, data, _ in turn) for turn in turns]
+        assert sum(large) == 6, large
+        assert all(map(len, turns))
+        assert sum(map(len, turns)) < 400
+
+
+def test_entries_of_one_connection_stay_in_order_whatever_their_sizes() -> None:
+    """Frames of three connections, their ends and what is not a frame, taken a turn at a time."""
+    sizes = random.Random(7).choices((0, 100, 3_000, 5_000, LARGE), k=300)
+    with lane(entry_bytes_max=1 << 20) as peers:
+        senders = [peers.connect() for _ in range(3)]
+        ports = [peer.getsockname()[1] for peer in senders]
+
+        def send(peer: socket.socket) -> None:
+            for number, size in enumerate(sizes):
+                peer.sendall(numbered(number, size))
+            peer.sendall(b"\xff" * 8)
+            peer.close()
+
+        with ThreadPoolExecutor(len(senders)) as pool:
+            done = [pool.submit(send, peer) for peer in senders]
+            peers.wait(lambda: len(peers.of_kind(Kind.UNFRAMEABLE)) == len(senders))
+            for each in done:
+                each.result()
+        for number in ports_of(peers.entries):
+            peers.handle.close_connection(number, at_once=False)
+        peers.wait(lambda: len(peers.of_kind(Kind.CLOSED)) == len(senders))
+    assert sorted(ports_of(peers.entries).values()) == sorted(ports)
+    for connection in ports_of(peers.entries):
+        own = [(kind, data) for kind, number, data, _ in peers.entries if number == connection]
+        assert [kind for kind, _ in own if kind != Kind.FRAME] == [
+            Kind.OPENED,
+            Kind.UNFRAMEABLE,
+            Kind.CLOSED,
+        ]
+        assert [kind for kind, _ in own[-2:]] == [Kind.UNFRAMEABLE, Kind.CLOSED]
+        frames = [data for kind, data in own if kind == Kind.FRAME]
+        assert frames == [numbered(number, size) for number, size in enumerate(sizes)]
+
+
+def test_frames_of_a_connection_that_has_ended_come_before_its_end() -> None:
+    with lane() as peers, peers.connect() as peer:
+        peer.sendall(numbered(0, LARGE) * 6 + FRAME)
+        peers.wait_turns()
+        peer.close()
+        peers.wait(lambda: not peers.lane.connections)
+        peers.wait(lambda: peers.of_kind(Kind.CLOSED))
+        assert [kind for kind, *_ in peers.entries] == [Kind.OPENED, *[Kind.FRAME] * 7, Kind.CLOSED]
+
+
+def test_large_frames_leave_room_for_short_ones() -> None:
+    with (
+        lane(entry_bytes_max=1 << 20) as peers,
+        ThreadPoolExecutor(1) as pool,
+        peers.connect() as bulk,
+        peers.connect() as short,
+    ):
+        sent = pool.submit(bulk.sendall, numbered(0, LARGE) * 100)
+        peers.wait_turns(12)
+        refused = peers.handle.unfinished_bytes
+        assert refused
+        short.sendall(numbered(1, 2_000) * 90)
+        peers.wait_turns()
+        assert peers.handle.unfinished_bytes == refused
+        peers.wait(lambda: len(peers.of_kind(Kind.FRAME)) == 190)
+        sent.result()
 
 
 def test_an_answer_to_a_connection_that_is_gone_reaches_no_other() -> None:
