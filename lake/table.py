@@ -43,6 +43,8 @@ from congreve.lake.progress import (
 )
 from congreve.records.columns.same_message import OF_MESSAGE, fingerprint
 
+_TRIES = 4
+"""Tries to open a catalog; an exporter that begins at the same time creates two tables in it."""
 PLACE = "commitLogOffset"
 PROPERTIES = {
     # A repeated commit would add rows that the winner of the conflict has already added.
@@ -91,11 +93,10 @@ def open_catalog(
         uri = URL.create("sqlite", database=f"{folder}/catalog.db").render_as_string()
     settings = {**(properties or {}), "uri": uri, "warehouse": warehouse}
     try:
-        try:
-            return load_catalog("congreve", **settings)
-        except OperationalError:
-            # Another process has just created the catalog's own tables, or the database is lost.
-            return load_catalog("congreve", **settings)
+        for _ in range(_TRIES - 1):
+            with suppress(OperationalError):  # another one has created a table, or the disk fails
+                return load_catalog("congreve", **settings)
+        return load_catalog("congreve", **settings)
     except (RESTError, SQLAlchemyError, OSError) as error:
         raise TableError(f"the catalog {uri} failed: {error}") from error
 
