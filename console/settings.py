@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from fnmatch import fnmatchcase
 
 import click
 
@@ -15,7 +16,9 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 _WIDTH = 90
 
 
-@click.command(help="List the settings of broker.conf, or explain those with a word in their key.")
+@click.command(
+    help="List the settings of broker.conf, or explain those with a word or pattern in their key."
+)
 @click.argument("key", required=False)
 @output_option
 def settings(key: str | None, output: str) -> None:
@@ -26,7 +29,7 @@ def settings(key: str | None, output: str) -> None:
     rows = setting_rows()
     if key is not None:
         rows = [row for row in rows if key == row.key] or [
-            row for row in rows if key.lower() in row.key.lower()
+            row for row in rows if fnmatchcase(row.key.lower(), f"*{key.lower()}*")
         ]
     if not rows:
         raise CongreveError(without_effect(str(key)))
