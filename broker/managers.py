@@ -24,6 +24,7 @@ from congreve.broker.pop.service import Pops
 from congreve.broker.pull.pull_quota import PullQuota
 from congreve.broker.send.shown_log import ShownLog
 from congreve.broker.transaction.transactions import Transactions
+from congreve.engine.state.broker_name import BrokerNameFile
 from congreve.engine.store import MessageStore
 from congreve.records.message.topics import UNDELIVERABLE_TOPIC
 from congreve.remoting.loop.pieces import Pieces
@@ -99,6 +100,8 @@ class Managers:
     async def load(self) -> None:
         """Read all files; the store is open. Raises StoreError when a file cannot be used."""
         self._topic_recovery.run(self.files.load(), follows=self.config.is_slave)
+        name = BrokerNameFile(self.config.store.own_dir, files=self.store.files)
+        await asyncio.to_thread(name.keep, self.config.broker_name)
         await asyncio.to_thread(self.delayed.load)
         await asyncio.to_thread(self.transactions.load)
         await self.pops.load()

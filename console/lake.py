@@ -61,6 +61,9 @@ _table_options = _with(
     ),
     click.option("--table", help="NAMESPACE.NAME; default: rocketmq.TOPIC."),
 )
+_broker_name = click.option(
+    "--broker-name", help="brokerName.  [default: that of the store's last start]"
+)
 _export_options = _with(
     click.option(
         "--store",
@@ -69,7 +72,7 @@ _export_options = _with(
         help="The broker's storePathRootDir; the broker may be running.",
     ),
     click.option("--commit-log", type=_folder, help="storePathCommitLog, if the broker sets one."),
-    click.option("--broker-name", default="broker-a", show_default=True, help="brokerName."),
+    _broker_name,
     click.option(
         "--partition",
         type=click.Choice(["day", "hour"]),
@@ -141,8 +144,11 @@ def export(topic: str, output: str, **options: Any) -> None:
     """Export once; a repeated call continues where the table ends. A terminal shows progress."""
     exporter = _exporter(topic, **options)
     rows = _with_progress(exporter)
+    later = exporter.not_durable()
     text = f"{rows} messages of {topic} were added to {exporter.table_name}"
-    done(output, text, topic=topic, table=exporter.table_name, messages=rows)
+    if later:
+        text += f"; {later} more follow when the broker has written its next checkpoint"
+    done(output, text, topic=topic, table=exporter.table_name, messages=rows, not_durable=later)
 
 
 @lake.command(help="Append durable messages of topics to their tables until SIGTERM or SIGINT.")
@@ -263,14 +269,14 @@ def set_aside(topic: str, new_name: str | None, output: str, **options: Any) -> 
 @_topics
 @click.option("--store", type=_folder, help="The broker's storePathRootDir.")
 @click.option("--commit-log", type=_folder, help="storePathCommitLog, if the broker sets one.")
-@click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
+@_broker_name
 @_table_options
 @output_option
 def status(
     topics: tuple[str, ...],
     store: Path | None,
     commit_log: Path | None,
-    broker_name: str,
+    broker_name: str | None,
     output: str,
     **options: Any,
 ) -> None:
@@ -319,14 +325,14 @@ def status(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="broker.conf, for the sizes of files.",
 )
-@click.option("--broker-name", default="broker-a", show_default=True, help="brokerName.")
+@click.option("--broker-name", help="brokerName, if the tables have messages of several.")
 @_table_options
 @output_option
 def restore(
     topics: tuple[str, ...],
     store: Path,
     config: Path | None,
-    broker_name: str,
+    broker_name: str | None,
     output: str,
     **options: Any,
 ) -> None:
@@ -427,7 +433,7 @@ def _exporter(
     *,
     store: Path,
     commit_log: Path | None,
-    broker_name: str,
+    broker_name: str | None,
     commit_bytes: int,
     bodies: tuple[str, ...],
     drop_bodies: bool,
@@ -442,7 +448,13 @@ def _exporter(
     from congreve.lake.export import Exporter
 
     source = DurableTopic(store, topic, broker_name, commit_log, confirmed_only=confirmed_only)
-    written = table if schema is None else BodyTable(table, schema, broker_name)
+    if source.known_broker not in (None, source.broker):
+        click.echo(
+            f"{store} is the store of {source.known_broker}: messages that {table.name} has under"
+            f" this name are added again as those of {source.broker}",
+            err=True,
+        )
+    written = table if schema is None else BodyTable(table, schema, source.broker)
 
     def of_queues() -> Mapping[int, ExportedQueue]:
         known = {} if noted is None else noted.load()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from congreve.engine.config import StoreConfig
+from congreve.engine.state.broker_name import BrokerNameFile
 from congreve.engine.state.checkpoint import QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.identity import IdentityFile
@@ -23,6 +24,8 @@ from congreve.records.columns.same_message import OF_MESSAGE, fingerprint
 
 OPTIONAL = ("tags", "keys", "msgId")
 """Columns that are null for messages without such a property."""
+DEFAULT_BROKER = "broker-a"
+"""The name of a broker whose store does not say it: that of the files that RocketMQ ships."""
 BATCH_ROWS = 65_536
 BATCH_BYTES = 32 << 20
 """Most rows and bytes of records in a batch, which becomes a row group of each partition."""
@@ -60,21 +63,25 @@ class DurableTopic:
         self,
         root: Path,
         topic: str,
-        broker: str,
+        broker: str | None,
         commit_log: Path | None = None,
         *,
         confirmed_only: bool = False,
     ) -> None:
         """Raises StoreFormatError if `root` has no store.
 
+        `broker` is the brokerName, None for the one with which the store was started last.
+
         With `confirmed_only` it also ends where an elected group has confirmed its master's log:
         no later master cuts these messages.
         """
         self.topic = topic
-        self.broker = broker
         self._files = StoreFiles(root, commit_log)
         self._config = StoreConfig(root_dir=str(root))
         own = self._config.own_dir
+        self.known_broker = BrokerNameFile(own, read_only=True).load()
+        """The brokerName of the store's last start; None before one with this version."""
+        self.broker = broker or self.known_broker or DEFAULT_BROKER
         self._confirmed = ConfirmedFile(own, read_only=True) if confirmed_only else None
         self._checkpoint = QueueCheckpointFile(own, read_only=True)
         self._identity = IdentityFile(own, read_only=True)
@@ -105,6 +112,10 @@ class DurableTopic:
             DurableQueue(i, file, min(self._end(file), known.end_of(self.topic, i)))
             for i, file in found.items()
         ]
+
+    def not_durable(self) -> int:
+        """The messages behind the last checkpoint. Raises what queues() raises."""
+        return sum(queue.file.max_offset - queue.end for queue in self.queues())
 
     def _end(self, file: QueueFile) -> int:
         """The end of a queue, or of what the group has confirmed of it."""

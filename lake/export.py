@@ -129,6 +129,10 @@ class Exporter:
         queues = self._topic.queues()
         return sum(max(0, queue.end - self._start(queue, ends)) for queue in queues)
 
+    def not_durable(self) -> int:
+        """The messages behind the store's last checkpoint. Raises what commits() raises."""
+        return self._topic.not_durable()
+
     def run(self) -> int:
         """Export all messages that are durable now; returns how many this exporter committed.
 

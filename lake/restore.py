@@ -37,8 +37,13 @@ class Restore:
     log, and so the offset message id, is a new one. Each queue begins and ends as in the table.
     """
 
-    def __init__(self, tables: Sequence[TopicTable], broker: str, config: StoreConfig) -> None:
-        """`config.root_dir` is the store's folder, which must not exist yet."""
+    def __init__(
+        self, tables: Sequence[TopicTable], broker: str | None, config: StoreConfig
+    ) -> None:
+        """`config.root_dir` is the store's folder, which must not exist yet.
+
+        `broker` may be None if the tables have the messages of one broker.
+        """
         self._tables = tables
         self._broker = broker
         self._config = config
@@ -72,7 +77,14 @@ class Restore:
             groups = RowGroups()
             groups.refresh(table)
             brokers |= {broker for broker, _ in groups.of_queue}
-            found += [(groups, queue) for queue in groups.of_queue if queue[0] == self._broker]
+            found += [(groups, queue) for queue in groups.of_queue]
+        if self._broker is None and len(brokers) > 1:
+            raise RestoreError(
+                f"the tables have messages of {', '.join(sorted(brokers))}: name one of them, and "
+                "restore each into a folder of its own"
+            )
+        if self._broker is not None:
+            found = [(groups, queue) for groups, queue in found if queue[0] == self._broker]
         if brokers and not found:
             raise RestoreError(
                 f"the tables have no messages of {self._broker}, only those of "

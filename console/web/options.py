@@ -16,7 +16,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     machine, for the result of `congreve tune`; `broker_log` has the broker's audit lines.
     With `hide_bodies` only the accounts `bodies_for` see bodies of messages. Changes that users
     make are written to `audit_log`. `lake` is the warehouse of tables; `lake_broker` names the
-    broker whose store is `store`.
+    broker whose store is `store`, None for the one that started last with it.
     """
 
     namesrv: str
@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     lake: str | None = None
     lake_catalog: str | None = None
     lake_properties: tuple[tuple[str, str], ...] = ()
-    lake_broker: str = "broker-a"
+    lake_broker: str | None = None
 
     @property
     def is_loopback(self) -> bool:

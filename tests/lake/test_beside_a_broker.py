@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
+from click.testing import CliRunner
+
 import congreve
+from congreve.console.lake import lake
 
 from . import stores
 
@@ -42,3 +46,29 @@ def test_messages_of_a_running_broker_reach_the_table(tmp_path: Path) -> None:
         wait_for_rows(warehouse, 30)
     assert lake.pid is None
     assert sorted(int(row[2]) for row in stores.in_table(warehouse)) == list(range(30))
+
+
+def export(store: Path, warehouse: Path, *options: str) -> tuple[dict[str, object], str]:
+    """What the command prints, and its warnings."""
+    command = ["export", "-t", stores.TOPIC, "--store", str(store), "--warehouse", str(warehouse)]
+    done = CliRunner().invoke(lake, [*command, "--output", "json", *options])
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)
+    return row, done.stderr
+
+
+def test_an_export_knows_the_broker_and_says_what_waits_for_a_checkpoint(tmp_path: Path) -> None:
+    store, warehouse = tmp_path / "data" / "store", tmp_path / "lake"
+    settings = {"brokerName": "broker-z", "flushConsumeQueueThoroughInterval": 3_600_000}
+    with congreve.serve(tmp_path / "data", **settings) as node:
+        with node.producer("writers") as producer:
+            for number in range(20):
+                producer.send(congreve.Message(topic=stores.TOPIC, body=b"%d" % number))
+        row, _ = export(store, warehouse)
+        assert (row["messages"], row["not_durable"]) == (0, 20)
+    row, warnings = export(store, warehouse)
+    assert (row["messages"], row["not_durable"], warnings) == (20, 0, "")
+    rows = stores.table_of(warehouse).scan().to_arrow().to_pylist()
+    assert {row["brokerName"] for row in rows} == {"broker-z"}
+    row, warnings = export(store, warehouse, "--broker-name", "broker-y")
+    assert row["messages"] == 20 and "is the store of broker-z" in warnings

@@ -132,7 +132,7 @@ def test_queues_begin_where_the_table_does_and_topics_mix_in_the_order_of_time(
     for topic in ("A", "B"):
         export(store, warehouse, topic)
     new = tmp_path / "new"
-    assert Restore([table(warehouse, t) for t in "AB"], "broker-a", config(new)).run() == 20
+    assert Restore([table(warehouse, t) for t in "AB"], None, config(new)).run() == 20
     for topic in ("A", "B"):
         assert rows(new, topic) == rows(store, topic)
         (queue,) = open_store(new).queues(topic)
@@ -185,6 +185,8 @@ def test_a_broker_without_messages_is_refused_with_the_names_of_those_that_have_
         Exporter(topic, table(warehouse)).run()
     with pytest.raises(RestoreError, match="no messages of broker-c, only those of broker-a, brok"):
         Restore([table(warehouse)], "broker-c", config(new)).run()
+    with pytest.raises(RestoreError, match="messages of broker-a, broker-b: name one of them"):
+        Restore([table(warehouse)], None, config(new)).run()
     assert not new.exists() and not (tmp_path / "new.restoring").exists()
     for broker in ("broker-a", "broker-b"):
         restored = tmp_path / f"new-{broker}"

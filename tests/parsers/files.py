@@ -35,6 +35,7 @@ from congreve.engine.errors import PopJournalError
 from congreve.engine.pop.in_flight import InFlight
 from congreve.engine.pop.limits import PopLimits
 from congreve.engine.recovery.scan import LogScanner
+from congreve.engine.state.broker_name import BrokerNameFile
 from congreve.engine.state.checkpoint import Checkpoint, QueueCheckpointFile
 from congreve.engine.state.confirmed import ConfirmedFile
 from congreve.engine.state.durable_mark import DurableMarkFile
@@ -228,6 +229,13 @@ def _sealed_files() -> Iterator[Parser]:
         ("engine/state/identity.py", "engine/state/sealed.py"),
         _in_file("identity.json", lambda path: IdentityFile(str(path.parent)).load()),
         [seal(b'"0123456789abcdef0123456789abcdef"').encode()],
+        slowness=FILE_SLOWNESS,
+    )
+    yield Parser(
+        "name of a store's broker",
+        ("engine/state/broker_name.py", "engine/state/sealed.py"),
+        _in_file("brokerName.json", lambda path: BrokerNameFile(str(path.parent)).load()),
+        [seal(b'"broker-a"').encode()],
         slowness=FILE_SLOWNESS,
     )
     yield Parser(

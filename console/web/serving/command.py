@@ -94,7 +94,7 @@ LARGE_BLOCK = 128 << 10
     help="A property of pyiceberg's catalog and files; repeatable.",
 )
 @click.option(
-    "--lake-broker", default="broker-a", show_default=True, help="brokerName of --store's broker."
+    "--lake-broker", help="brokerName of --store's broker.  [default: that of its last start]"
 )
 @click.option("--stop-with-stdin", is_flag=True, help="Also stop at the end of standard input.")
 @log_options
@@ -113,7 +113,7 @@ def console(
     lake: str | None,
     lake_catalog: str | None,
     lake_properties: Pairs,
-    lake_broker: str,
+    lake_broker: str | None,
     stop_with_stdin: bool,
     log_format: str,
     log_level: str,
