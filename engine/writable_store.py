@@ -1,6 +1,7 @@
 """The appends of a store: what a message must be, and what follows when it is in the log."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 
 from congreve.base.clock import Clock
@@ -27,6 +28,10 @@ from congreve.records.message.topics import PARKED
 from congreve.records.record import offset_message_id
 
 logger = logging.getLogger(__name__)
+
+SHOWN_MAX_S = 1.0
+"""A group confirms in milliseconds, or not for long; a stop does not wait longer."""
+SHOWN_STEP_S = 0.02
 
 
 class WritableStore(ReadableStore):
@@ -173,6 +178,18 @@ class WritableStore(ReadableStore):
     def wait_durable(self, upto: int, timeout_s: float) -> bool:
         """Wait until `upto` is durable; False after a timeout or failure."""
         return self.backend.wait_durable(upto, timeout_s)
+
+    def wait_final(self, upto: int, timeout_s: float) -> bool:
+        """wait_durable(), then a moment until readers see all before `upto`.
+
+        No other log can replace that: what the log says may be written elsewhere.
+        """
+        if not self.wait_durable(upto, timeout_s):
+            return False
+        until = time.monotonic() + min(timeout_s, SHOWN_MAX_S)
+        while self.log.shown_end < upto and time.monotonic() < until:
+            time.sleep(SHOWN_STEP_S)
+        return self.log.shown_end >= upto
 
     def stats(self) -> StoreStats:
         """The store's offsets, counts and disk use now."""

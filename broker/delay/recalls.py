@@ -134,7 +134,7 @@ class Recalls:
         )
 
     def _durable(self) -> bool:
-        return self._store.wait_durable(self._store.log.max_offset, DURABLE_LIMIT_S)
+        return self._store.wait_final(self._store.log.max_offset, DURABLE_LIMIT_S)
 
     def _forget_past(self) -> None:
         limit = self._clock.now() - KEEP_MS

@@ -34,7 +34,7 @@ class DelayedMessages:
         self._file = StateFile(
             os.path.join(store.config.config_dir, "delayOffset.json"), files=store.files
         )
-        # The file may count a message as delivered only after its copy is durable.
+        # The file may count a message as delivered only after its copy cannot be lost any more.
         self._writer = StateWriter(self._file, self.levels.snapshot, self._durable)
         self._periodic = Periodic(store.config.flush_delay_offset_interval / 1000, self.save)
         self._paths: list[DelayPath] = []
@@ -108,4 +108,4 @@ class DelayedMessages:
         self.timers.shown()
 
     def _durable(self) -> bool:
-        return self._store.wait_durable(self._store.log.max_offset, DURABLE_LIMIT_S)
+        return self._store.wait_final(self._store.log.max_offset, DURABLE_LIMIT_S)

@@ -68,7 +68,7 @@ class TimerMessageService:
             self._store.queues,
             self._store.log,
             repair=self._store.repair,
-            wait_durable=self._store.wait_durable,
+            wait_final=self._store.wait_final,
             files=self._store.files,
         )
         await asyncio.to_thread(index.open)

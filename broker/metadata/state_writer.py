@@ -212,7 +212,8 @@ class StateWriter(Changes[Body]):
     def _replace(self, snapshot: Body) -> None:
         if not self._ready():
             raise StoreError(
-                f"{self.path} is not written: the messages that it names are not on disk"
+                f"{self.path} is not written: the messages that it names are not on disk, or not"
+                " confirmed"
             )
         self._file.replace_checked(
             fastjson.dumps_pretty(snapshot),

@@ -8,7 +8,6 @@ start does not read the journal from its beginning, and retention may remove old
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 QUEUE_ID = 0
 DURABLE_LIMIT_S = 30.0
-SHOWN_STEP_S = 0.05
 """Between two looks at what the group of an elected master has confirmed."""
 SNAPSHOT_BYTES = 16 << 20
 """Of the journal, after which a new snapshot is written; more after a larger snapshot."""
@@ -241,13 +239,8 @@ class PopJournal:
 
     def _confirm(self, snapshot: CopiedWindows) -> None:
         """Return when no other log can replace the one that the snapshot continues."""
-        end = snapshot.at
-        if not self._store.wait_durable(end, DURABLE_LIMIT_S):
+        if not self._store.wait_final(snapshot.at, DURABLE_LIMIT_S):
             raise StoreError(
-                f"{self._file.path} is not written: the records that it continues are not on disk"
+                f"{self._file.path} is not written: the records that it continues are not on disk, "
+                "or slaves lack them"
             )
-        until = time.monotonic() + DURABLE_LIMIT_S
-        while self._store.log.shown_end < end and time.monotonic() < until:
-            time.sleep(SHOWN_STEP_S)
-        if self._store.log.shown_end < end:
-            raise StoreError(f"{self._file.path} is not written: slaves lack what it continues")

@@ -235,11 +235,11 @@ class TransactionService:
     def save_progress(self) -> None:
         """Commit the offsets of both queues from which the next start, or a Java broker, continues.
 
-        They cover only records that are durable. The next start reads op records from the last
-        mark whose half messages are all settled.
+        They cover only records that are durable, and that no other log can replace. The next start
+        reads op records from the last mark whose half messages are all settled.
         """
         self._mark()
-        durable = self._store.backend.durable_offset
+        durable = min(self._store.backend.durable_offset, self._store.log.shown_end)
         settled = max((m.settled for m in self._marks if m.log_end <= durable), default=NO_OFFSET)
         self._advance(TRANS_HALF_TOPIC, settled)
         while self._marks:

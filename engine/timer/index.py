@@ -66,7 +66,7 @@ class TimerIndex:
         commit_log: CommitLog,
         *,
         repair: QueueRepair,
-        wait_durable: Callable[[int, float], bool],
+        wait_final: Callable[[int, float], bool],
         files: FileSystem = DISK,
         memory_max: int = MEMORY_MAX,
         runs_max: int = RUNS_MAX,
@@ -81,7 +81,7 @@ class TimerIndex:
         self.queue = queues.get(TIMER_TOPIC, TIMER_QUEUE_ID)
         self._scan = DeliveryScan(commit_log, queues)
         self._log = commit_log
-        self._wait_durable = wait_durable
+        self._wait_final = wait_final
         self._memory_max = memory_max
         self._runs_max = runs_max
         self._merge = Merge()
@@ -256,8 +256,8 @@ class TimerIndex:
         return work
 
     def abandon(self) -> None:
-        """Discard a job that failed."""
-        self._busy = False
+        """Discard a job that failed; the next one to save writes again."""
+        self._busy, self._dirty = False, True
 
     def _write_memory(self) -> Callable[[], Publish]:
         pairs = self._merge.heap.memory()
@@ -341,8 +341,11 @@ class TimerIndex:
 
     def _replace(self, state: TimerState, log_end: int) -> None:
         # A handled entry's delivery must not be lost with the log's tail.
-        if not self._wait_durable(log_end, DURABLE_LIMIT_S):
-            raise StoreError(f"cannot save the timer index: the log is not durable up to {log_end}")
+        if not self._wait_final(log_end, DURABLE_LIMIT_S):
+            raise StoreError(
+                f"cannot save the timer index: the log up to {log_end} is not on disk, or not"
+                " confirmed"
+            )
         self._file.replace(msgspec.json.encode(state).decode())
 
     # --- files

@@ -11,6 +11,7 @@ from harness.slowness import limit_s
 
 from congreve.base.clock import ManualClock
 from congreve.engine.config import StoreConfig
+from congreve.engine.errors import StoreError
 from congreve.engine.store import MessageStore
 from congreve.engine.timer.index import TimerIndex
 from congreve.engine.timer.redelivery import Redelivery
@@ -50,7 +51,7 @@ class Bench:
             self.store.queues,
             self.store.log,
             repair=self.store.repair,
-            wait_durable=self.store.wait_durable,
+            wait_final=self.store.wait_final,
             memory_max=50,
             runs_max=4,
         )
@@ -106,6 +107,23 @@ def test_entries_are_due_in_the_order_of_their_times(bench):
     bench.clock.advance(200)
     assert bench.take() == [keys[0]]
     assert bench.index.next_wake > FOREVER
+
+
+def test_a_delivery_that_another_log_can_replace_is_not_saved(bench):
+    bench.index.work_now(save=True)
+    file = Path(bench.config.own_dir) / "timer.json"
+    before = file.read_text()
+    bench.store.show_below(bench.park(100)[0][1] + 1_000)
+    bench.clock.advance(100)
+    bench.ingest()
+    bench.store.show_below(bench.store.log.max_offset)
+    assert len(bench.take()) == 1
+    with pytest.raises(StoreError, match="not confirmed"):
+        bench.index.work_now(save=True)
+    assert file.read_text() == before
+    bench.store.show_below(bench.store.log.max_offset)
+    bench.index.work_now(save=True)
+    assert file.read_text() != before
 
 
 def test_memory_stays_small_with_any_number_of_pending_entries(bench):
