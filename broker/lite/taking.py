@@ -193,12 +193,14 @@ class LiteTaking:
             return []
         taken = []
         for offset, popped_ms, _, attempts in rows[:most].tolist():
-            if repeats and ordered.is_held(window, offset):
+            held = ordered.is_held(window, offset)
+            if repeats and held:
                 continue
             record = self._stored(queue, offset)
-            if record is None:
+            last = not repeats and attempts >= redelivery.attempts(window.group)
+            if record is None or (last and held):
                 window.settle(offset, popped_ms)
-            elif not repeats and attempts >= redelivery.attempts(window.group):
+            elif last:
                 redelivery.bury(window, record, popped_ms)
             else:
                 change = window.extend if repeats else window.take_again

@@ -1,5 +1,7 @@
 """The batches of ordered pops that are out, one a queue."""
 
+from math import inf
+
 import msgspec
 
 from congreve.broker.metadata.offsets import Place
@@ -23,9 +25,10 @@ class Batch(msgspec.Struct):
 class OrderedBatches:
     """What ordered pops have taken; the event loop owns it. (RocketMQ: QueueLevelConsumerManager.)
 
-    A member that lets a message come again later needs those behind it after that, in their order.
-    So what it acknowledges behind a changed message is settled with that, or comes again with it.
-    A restart forgets that one was held: it comes again, too.
+    A message that comes again may need those behind it after that, in their order. So the
+    acknowledgement of a message is held while one before it is out: with that it is settled, or
+    comes again. A receiver with an attempt id keeps the order of its messages itself: it needs that
+    only behind messages that it has changed. A restart forgets batches; what was held comes again.
     """
 
     def __init__(self) -> None:
@@ -33,9 +36,7 @@ class OrderedBatches:
 
     def begin(self, window: PopWindow, attempt_id: str | None) -> None:
         """Note who receives a batch."""
-        self.end(window)
-        if attempt_id is not None:
-            self._batches[_place(window)] = Batch(attempt_id)
+        self._batches[_place(window)] = Batch(attempt_id)
 
     def end(self, window: PopWindow) -> None:
         """Forget the batch of a queue."""
@@ -65,26 +66,41 @@ class OrderedBatches:
             batch = self._batches.setdefault(_place(window), Batch())
             batch.changed[offset] = pop_ms, invisible_ms
             batch.held.pop(offset, None)
+            for held, held_ms in batch.held.items():
+                self._wait_with_changed(window, batch, held, held_ms)
         return answer
 
     def ack(self, window: PopWindow, offset: int, pop_ms: int) -> Answer:
-        """Settle a message, or hold its acknowledgement."""
+        """Settle a message and those held behind it, or hold its acknowledgement."""
         batch = self._batches.get(_place(window))
         if batch is None:
             return window.ack(offset, pop_ms)
-        before = [changed for changed in batch.changed if changed < offset]
-        if before:
-            _, invisible_ms = batch.changed[min(before)]
-            answer = window.extend(offset, pop_ms, pop_ms, invisible_ms)
-            if answer is Answer.DONE:
-                batch.held[offset] = pop_ms
-            return answer
+        out = window.messages_out(window.begin, window.out)[:, :2].tolist()
+        if self._first(batch, out) < offset and [offset, pop_ms] in out:
+            batch.held[offset] = pop_ms
+            batch.changed.pop(offset, None)
+            self._wait_with_changed(window, batch, offset, pop_ms)
+            return Answer.DONE
         answer = window.ack(offset, pop_ms)
-        if answer is Answer.DONE and batch.changed.pop(offset, None) is not None:
-            first = min(batch.changed, default=window.next)
+        if answer is Answer.DONE:
+            batch.changed.pop(offset, None)
+            first = self._first(batch, [each for each in out if each[0] != offset])
             for held in [held for held in batch.held if held < first]:
                 window.ack(held, batch.held.pop(held))
         return answer
+
+    def _first(self, batch: Batch, out: list[list[int]]) -> float:
+        """The first message that holds the acknowledgements of those behind it."""
+        if batch.attempt_id is not None:
+            return min(batch.changed, default=inf)
+        return next((offset for offset, _ in out if offset not in batch.held), inf)
+
+    def _wait_with_changed(self, window: PopWindow, batch: Batch, offset: int, pop_ms: int) -> None:
+        """Let a held message be due with the first changed one before it."""
+        before = [changed for changed in batch.changed if changed < offset]
+        if before:
+            _, invisible_ms = batch.changed[min(before)]
+            window.extend(offset, pop_ms, pop_ms, invisible_ms)
 
 
 def _place(window: PopWindow) -> Place:

@@ -333,13 +333,15 @@ class PopTaking:
         taken = Taken(window, PoppedFrom.TOPIC, [], [], b"")
         pieces = []
         for offset, popped_ms, _, attempts in window.messages_out(window.begin, most).tolist():
-            if repeats and self._pops.ordered.is_held(window, offset):
+            held = self._pops.ordered.is_held(window, offset)
+            if repeats and held:
                 continue
             record = self._redelivery.stored(window.topic, window.queue_id, offset)
-            if record is None:
+            last = not repeats and attempts >= self._redelivery.attempts(asked.group)
+            if record is None or (last and held):
                 window.settle(offset, popped_ms)
                 continue
-            if not repeats and attempts >= self._redelivery.attempts(asked.group):
+            if last:
                 self._redelivery.bury(window, record, popped_ms)
                 continue
             change = window.extend if repeats else window.take_again

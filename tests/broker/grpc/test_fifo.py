@@ -137,16 +137,16 @@ def test_10827_1321_a_lost_answer_is_given_again_to_the_same_attempt(tmp_path: P
 
 def test_a_dead_letter_follows_the_last_attempt(tmp_path: Path) -> None:
     with ordered(tmp_path, attempts=2) as (broker, made):
-        batch = {message.body: message for message in receive(made)}
+        batch = {message.body: message for message in receive(made, attempt_id="1")}
         assert len(batch) == 6
         message = batch.pop(b"a0")
         for other in batch.values():
             acknowledge(made, other)
         return_at_once(made, message)
-        (message,) = receive(made, poll=5)
+        (message,) = receive(made, poll=5, attempt_id="2")
         assert shown([message]) == [(b"a0", 2)]
         return_at_once(made, message)
-        assert receive(made, poll=1) == []
+        assert receive(made, poll=1, attempt_id="3") == []
         (dead,) = receive(made, "%DLQ%g")
         assert dead.body == b"a0"
         assert dead.system_properties.dead_letter_queue.topic == "Fifo"

@@ -142,6 +142,8 @@ class Member:
             "initMode": "0",
             "order": str(self._ledger.ordered).lower(),
         }
+        if self._ledger.ordered:  # else an acknowledgement behind another message may be held
+            fields["attemptId"] = self._chance.randbytes(8).hex()
         answer = self._wire.call(POP, fields)
         messages = [] if answer.code else list(popped(answer, self._broker))
         pop_ms = int(answer.fields.get("popTime", 0))
