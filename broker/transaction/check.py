@@ -131,7 +131,8 @@ class TransactionCheckService:
             logger.error("half message %d has expired, its transaction is lost", offset)
             self._service.settle_lost(offset)
             return
-        if half.store_timestamp >= begin:
+        # Stored in this round; one of the future was stored while the clock was ahead.
+        if begin <= half.store_timestamp <= self._clock.now():
             return
         times = self._asked.get(offset, half_messages.check_times(half))
         age = begin - half.born_timestamp

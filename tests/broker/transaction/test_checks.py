@@ -69,6 +69,14 @@ def test_a_half_message_from_the_future_is_checked_at_once(bench) -> None:
     assert len(bench.check()) == 1
 
 
+def test_a_half_message_that_was_stored_while_the_clock_was_ahead_is_checked(bench) -> None:
+    bench.producer(bench.connection)
+    bench.clock.advance(24 * 60 * MINUTE)
+    bench.send_half()
+    bench.clock.advance(-24 * 60 * MINUTE + MINUTE)
+    assert len(bench.check()) == 1
+
+
 @pytest.mark.parametrize(("immunity", "wait"), [("30", 30_000), ("1", 1_000), ("-1", 6_000)])
 def test_a_half_message_is_not_checked_during_its_own_immunity_time(
     bench, immunity: str, wait: int
