@@ -70,14 +70,16 @@ class Fence:
     def connected(self, member: int, connection: object, store: str = "") -> None:
         """A slave has connected; its older connection no longer counts.
 
-        `store` is the id of its store, empty for an earlier version's. Raises ReplicationError if
-        the number belongs to another store.
+        `store` is the id of its store, empty for an earlier version's, whose number belongs to no
+        store. Raises ReplicationError if the number belongs to another store: what that one has is
+        confirmed by its own reports alone.
         """
         with self._lock:
             owner = self._owners.get(member)
-            if store and owner is not None and owner != store:
+            if owner is not None and owner != store:
                 raise ReplicationError(
-                    f"the store {store} connects as member {member}, which is the store {owner}"
+                    f"{f'the store {store}' if store else 'a peer without a store'} connects as"
+                    f" member {member}, which is the store {owner}"
                 )
             self._connections[member] = connection
             self.term.connected(member, self._now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.replication.etcd import Etcd
 
 from congreve.broker.election.coordinator import Claim, GroupState, Master, Seat
 from congreve.broker.election.etcd import EtcdCoordinator
+from congreve.broker.election.frames import SlaveHandshake
 from congreve.broker.election.in_sync import InSyncSet
 from congreve.broker.election.lease import MasterLease
 from congreve.broker.election.member import ElectionMember, Follow, Knowledge, Note, Wait
@@ -114,6 +116,23 @@ async def test_an_empty_store_waits_while_the_number_is_connected(
         caplog.clear()
         await group.start(2)
         await eventually(lambda: "brokerId 2 belongs to the store" in caplog.text)
+
+
+async def test_a_peer_without_a_store_does_not_take_a_members_place(
+    tmp_path: Path, etcd: Etcd
+) -> None:
+    async with ElectedGroup(tmp_path, etcd) as group:
+        await in_sync_with_messages(group)
+        term = group.members[1].term
+        assert term is not None
+        reader, writer = await asyncio.open_connection(*term.master.ha_address.split(":"))
+        writer.write(SlaveHandshake(2).encode())
+        assert await asyncio.wait_for(reader.read(100), 60) == b""
+        writer.close()
+        async with Producer(group.name_server.address, group="p") as producer:
+            await producer.send(Message(topic="T", body=b"body"))
+        assert group.broker(2).store.log.max_offset == group.broker(1).store.log.max_offset
+        assert group.in_sync() == {1, 2}
 
 
 async def test_an_operator_gives_a_number_to_a_store_with_messages(
