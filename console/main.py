@@ -46,6 +46,7 @@ SECTIONS = {
             "congreve.console.cluster.group:group",
             "List and create groups, show lag, reset offsets.",
         ),
+        "why": ("congreve.console.cluster.why:why", "Say why a group is behind."),
         "dlq": ("congreve.console.cluster.dlq:dlq", "List, count and resend dead letters."),
         "timers": (
             "congreve.console.cluster.timers:timers",

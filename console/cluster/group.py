@@ -65,7 +65,7 @@ async def create(admin: AdminClient, name: str, cluster: str | None, **settings:
 @asks_cluster(shown={"oldest_ms": shown_age, "in_flight_ms": shown_age})
 async def lag(admin: AdminClient, name: str, topic: str | None) -> Rows:
     """Print the lag in each queue (mqadmin: consumerProgress -g)."""
-    await _check_known(admin, name)
+    await check_known(admin, name)
     found = await admin.groups.lag(name, topic)
     no_pops = all(row.in_flight is None for row in found)
     return [
@@ -98,13 +98,14 @@ def _popped(row: QueueLag) -> dict[str, int | None]:
 @asks_cluster()
 async def members(admin: AdminClient, name: str) -> Rows:
     """Print the clients of a group (mqadmin: consumerConnection)."""
-    await _check_known(admin, name)
+    await check_known(admin, name)
     return [
         {
             "client": row.client_id,
             "address": row.address,
             "language": row.language,
             "version": row.version,
+            "transport": row.transport,
             "broker": row.broker_name,
         }
         for row in await admin.groups.members(name)
@@ -160,12 +161,12 @@ def reset(
 @asks_cluster()
 async def delete(admin: AdminClient, name: str, with_offsets: bool) -> Rows:
     """Delete a group (mqadmin: deleteSubGroup)."""
-    await _check_known(admin, name)
+    await check_known(admin, name)
     brokers = await admin.groups.delete(name, with_offsets=with_offsets)
     return [{"group": name, "deleted_on": broker} for broker in brokers]
 
 
-async def _check_known(admin: AdminClient, name: str) -> None:
+async def check_known(admin: AdminClient, name: str) -> None:
     """Raises CongreveError if no broker has settings or offsets of the group."""
     names = await admin.groups.names()
     if name not in names and not await admin.groups.lag(name):

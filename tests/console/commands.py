@@ -31,6 +31,7 @@ CLUSTER = (
         "timers",
         "topic",
         "undeliverable",
+        "why",
     ),
 )
 MODULES = (

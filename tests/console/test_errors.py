@@ -43,6 +43,7 @@ ASKING = {
     "config show": "",
     "config set": "fileReservedTime=48",
     "replicas": "",
+    "why": "g",
     "bench": "-t T --seconds 1",
 }
 """The verbs that ask name servers, with arguments."""
