@@ -47,12 +47,13 @@ class ClientThread(Generic[C_co]):
         if self._thread is not None:
             self._client.check_process()
             raise ClientStateError(f"the {self._name} can be started only once")
-        self._thread = thread = LoopThread(f"congreve-{self._name}")
+        self._thread = LoopThread(f"congreve-{self._name}")
         try:
+            self._thread.start()
             self.run(self._client.start())
         except BaseException:
+            thread, self._thread = self._thread, None
             thread.stop()
-            self._thread = None
             raise
 
     def stop(self) -> None:
@@ -131,7 +132,13 @@ class SyncClient(SyncPart[C_co]):
         self._thread.stop()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except Exception:
+            raise
+        except BaseException:  # an interrupt, which may come when start() has just ended
+            self.stop()
+            raise
         return self
 
     def __exit__(

@@ -27,25 +27,33 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """A thread with an event loop that runs coroutines for other threads, until stop().
+    """A thread with an event loop that runs coroutines for other threads, from start() to stop().
 
     A child that fork() makes has no copy of the thread: there run() raises OtherProcessError, and
     stop() does nothing. A callback that calls sys.exit() ends no loop that others use.
     """
 
     def __init__(self, name: str) -> None:
+        """It does nothing before start()."""
         self._pid = os.getpid()
-        self._loop = new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._error: Exception | None = None
+        self._begun = threading.Event()
         self._scheduling = threading.Lock()
         self._finishing = threading.Lock()
         self._is_stopping = self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; an interrupt meanwhile leaves neither thread nor loop."""
         try:
             self._thread.start()
-        except BaseException:  # an interrupt, while the thread runs already
-            if self._thread.is_alive():
-                self.stop()
+            self._begun.wait()
+        except BaseException:
+            self.stop()
             raise
+        if self._error is not None:
+            raise self._error
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine and return its result or raise its error.
@@ -58,7 +66,7 @@ class LoopThread:
         tasks: list[asyncio.Task[T]] = []
 
         def begin() -> None:
-            tasks.append(self._loop.create_task(coroutine))
+            tasks.append(asyncio.get_running_loop().create_task(coroutine))
             tasks[0].add_done_callback(lambda _: ended.set())
 
         def cancel() -> None:
@@ -85,8 +93,7 @@ class LoopThread:
         try:
             self._check_process()
             with self._scheduling:
-                self._check_living()
-                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                return asyncio.run_coroutine_threadsafe(coroutine, self._living())
         except RemotingError:
             coroutine.close()
             raise
@@ -101,7 +108,9 @@ class LoopThread:
             return
         self._check_caller()
         with self._finishing:
-            if not self._has_ended:
+            if self._loop is None:
+                self.stop()
+            elif not self._has_ended:
                 try:
                     self.run(last())
                 finally:
@@ -110,10 +119,14 @@ class LoopThread:
     def stop(self) -> None:
         """Stop the loop and the thread; idempotent."""
         if self.is_of_this_process:
-            self._is_stopping = True
-            with suppress(LoopThreadError):
-                self._schedule(self._loop.stop)
-            self._thread.join()
+            self._is_stopping = True  # a thread that has only begun ends by itself
+            if self._loop is not None:
+                with suppress(LoopThreadError):
+                    self._schedule(self._loop.stop)
+            if self._thread.ident is None:
+                self._has_ended = True
+            else:
+                self._thread.join()
 
     @property
     def is_current(self) -> bool:
@@ -147,12 +160,12 @@ class LoopThread:
     def _schedule(self, callback: Callable[[], object]) -> None:
         """Let the loop call it: what it has accepted it calls before it ends."""
         with self._scheduling:
-            self._check_living()
-            self._loop.call_soon_threadsafe(callback)
+            self._living().call_soon_threadsafe(callback)
 
-    def _check_living(self) -> None:
-        if self._has_ended:
+    def _living(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self._has_ended:
             raise LoopThreadError(f"thread {self._thread.name} has ended")
+        return self._loop
 
     async def _end_all(self) -> None:
         """Cancel what still runs, and wait for it and for the threads that it has used."""
@@ -160,21 +173,28 @@ class LoopThread:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await self._loop.shutdown_default_executor()
+        await asyncio.get_running_loop().shutdown_default_executor()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop = loop = new_event_loop()
+        except Exception as error:  # noqa: BLE001 - start() raises it
+            self._error, self._has_ended = error, True
+            return
+        finally:
+            self._begun.set()
+        asyncio.set_event_loop(loop)
         try:
             while not self._is_stopping:
                 try:
-                    self._loop.run_forever()
+                    loop.run_forever()
                 except (SystemExit, KeyboardInterrupt):
                     logger.exception("a callback wanted to exit thread %s", self._thread.name)
             with self._scheduling:
                 self._has_ended = True
-            self._loop.run_until_complete(self._end_all())
+            loop.run_until_complete(self._end_all())
         finally:
-            self._loop.close()
+            loop.close()
 
 
 class Lifecycle:
@@ -213,6 +233,7 @@ class Lifecycle:
             raise LoopThreadError(f"this {type(self).__name__.strip('_')} runs already")
         self._thread = LoopThread(f"congreve-{type(self).__name__}")
         try:
+            self._thread.start()
             self._thread.run(self.start())
         except BaseException as error:
             # An interrupt may come when start() has just ended.

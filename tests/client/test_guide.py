@@ -87,6 +87,7 @@ class Servers:
         self._folder = folder
         self._certificate = certificate
         self._thread = LoopThread("guide")
+        self._thread.start()
         self._servers = AsyncExitStack()
         self.address: str = self._thread.run(self._start())
 

@@ -76,6 +76,7 @@ class Cluster:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._loop = LoopThread("tests-spark")
+        self._loop.start()
         self._namesrv = NameServer(host="127.0.0.1", port=0)
         self._loop.run(self._namesrv.start())
         self.address = self._namesrv.address

@@ -45,6 +45,20 @@ def test_a_second_start_leaves_the_client_as_it_was() -> None:
         assert consumer._thread.run(answer()) == 5
 
 
+def test_an_interrupt_behind_the_start_stops_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = SyncProducer.start
+
+    def interrupted(producer: SyncProducer) -> None:
+        start(producer)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SyncProducer, "start", interrupted)
+    producer = SyncProducer("127.0.0.1:1", group="p")
+    with pytest.raises(KeyboardInterrupt), producer:
+        raise AssertionError("its body does not run")
+    assert not producer._thread.is_running
+
+
 def test_several_threads_stop_a_client() -> None:
     for _ in range(5):
         producer = SyncProducer("127.0.0.1:1", group="p")

@@ -8,6 +8,7 @@ from concurrent import futures
 import pytest
 
 from congreve.remoting.errors import LoopThreadError
+from congreve.remoting.loop import loop_thread
 from congreve.remoting.loop.loop_thread import Lifecycle, LoopThread
 
 LIMIT_S = 60
@@ -17,8 +18,44 @@ CANCELLED = asyncio.CancelledError | futures.CancelledError
 @pytest.fixture
 def thread() -> Iterator[LoopThread]:
     made = LoopThread("tested")
+    made.start()
     yield made
     made.stop()
+
+
+def test_an_interrupt_of_the_start_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, begin = LoopThread("tested"), threading.Thread.start
+
+    def interrupted(started: threading.Thread) -> None:
+        begin(started)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+    assert thread.has_ended
+    assert "tested" not in {each.name for each in threading.enumerate()}
+
+
+def test_a_loop_that_cannot_be_made_is_the_error_of_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> asyncio.AbstractEventLoop:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(loop_thread, "new_event_loop", fails)
+    thread = LoopThread("tested")
+    with pytest.raises(OSError, match="Too many open files"):
+        thread.start()
+    assert thread.has_ended
+    thread.stop()
+
+
+def test_a_thread_that_never_started_is_finished() -> None:
+    thread = LoopThread("tested")
+    thread.finish(nothing)
+    assert thread.has_ended
 
 
 async def five() -> int:
@@ -54,6 +91,7 @@ def in_threads(count: int, work: Callable[[], object]) -> list[BaseException | N
 def test_each_call_beside_the_end_has_a_result_or_an_error() -> None:
     for _ in range(20):
         thread, ended = LoopThread("tested"), threading.Event()
+        thread.start()
 
         def use(thread: LoopThread = thread, ended: threading.Event = ended) -> None:
             while not ended.is_set():
