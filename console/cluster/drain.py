@@ -144,7 +144,7 @@ async def left_by_producers(
         wait_s = max(begun + route_poll_s, quiet + min(QUIET_S, route_poll_s)) - now
         if wait_s <= 0:
             return
-        came = f", {sent - before} messages just came" if sent > before >= 0 else ""
+        came = f"; messages that just came: {sent - before}" if sent > before >= 0 else ""
         progress(f"{drained.name}: waits for producers to poll their routes{came}")
         await asyncio.sleep(min(LOOK_S, wait_s))
 

@@ -136,6 +136,7 @@ class _Roll:
         self._route_poll_s = route_poll_s
         self._timeout_s = timeout_s
         self._progress = Progress()
+        self._drained: set[str] = set()
 
     async def plan(self, names: Sequence[str]) -> Rows:
         """What happens to each broker, in order."""
@@ -156,6 +157,18 @@ class _Roll:
         Raises CongreveError when a step fails or takes too long.
         """
         drained = DrainedBroker(self._admin, name)
+        try:
+            await self._restart_all(drained)
+            await drained.allow_sends()
+        except (CongreveError, asyncio.CancelledError):
+            if name in self._drained:
+                opens = f"congreve cluster drain {name} --undo --apply"
+                self._progress(f"{name} stays drained: repeat the roll, or `{opens}` opens it")
+            raise
+        self._progress(f"{name}: sends {await drained.sends()}")
+
+    async def _restart_all(self, drained: DrainedBroker) -> None:
+        name = drained.name
         done: set[str] = set()
         while due := [each for each in await self.due(name) if each.address not in done]:
             place = due[0]
@@ -164,13 +177,12 @@ class _Roll:
                 await self._hand_over(place)
                 continue
             if place.id == MASTER_ID:
+                self._drained.add(name)
                 async with self._step(f"producers still send to {name}"):
                     await left_by_producers(drained, self._route_poll_s, self._progress)
             await self._restart(place)
             done.add(place.address)
         await self._all_in_sync(drained)
-        await drained.allow_sends()
-        self._progress(f"{name}: sends {await drained.sends()}")
 
     async def _transfers(self, address: str) -> bool:
         """Whether another member becomes the master before this one restarts."""
@@ -180,7 +192,7 @@ class _Roll:
         """Make another member the master; both are registered in their new roles then."""
         assert self._transfer is not None
         self._progress(f"{place.broker}: another member becomes the master")
-        await self._transfer.run(*place)
+        await self._run(self._transfer, place)
 
         async def follows() -> bool:
             addresses = await DrainedBroker(self._admin, place.broker).addresses()
@@ -210,7 +222,7 @@ class _Roll:
         await self._left_by_clients(place)
         before = await self._booted_ms(address)
         self._progress(f"{name} {number} at {address}: restarts")
-        await self._command.run(*place)
+        await self._run(self._command, place)
 
         async def is_back() -> bool:
             if await self._booted_ms(address) == before:
@@ -219,6 +231,11 @@ class _Roll:
 
         await self._until(is_back, f"{name} {number} at {address} has not restarted")
         self._progress(f"{name} {number} at {address}: registered")
+
+    async def _run(self, command: MachineCommand, place: Place) -> None:
+        does = f"the command for {place.broker} {place.id} at {place.address}"
+        async with self._step(f"{does} has not ended, which it must while the broker runs,"):
+            await command.run(*place)
 
     async def _all_in_sync(self, drained: DrainedBroker) -> None:
         async def is_so() -> bool:

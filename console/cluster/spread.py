@@ -58,11 +58,13 @@ def spread(
         for topic in topics or [row["topic"] for row in skewed]:
             plan = tables.plan(topic, queues)
             if tables.is_ordered(topic) and not ordered:
+                why = (
+                    f"{topic} is ordered: with more queues keys move, and what came before may be"
+                    " read after what comes then; --ordered does it"
+                )
                 if not every:
-                    raise CongreveError(
-                        f"{topic} is ordered: with more queues keys move, and what came before may"
-                        " be read after what comes then; --ordered does it"
-                    )
+                    raise CongreveError(why)
+                click.echo(f"left as it is: {why}", err=True)
                 continue
             if is_applied:
                 await _apply(TopicSpread(admin, tables), plan)

@@ -252,7 +252,9 @@ def test_an_ordered_topic_keeps_its_queues_unless_told(two: Two) -> None:
         assert wire.call(UPDATE_TOPIC, fields).code == 0
     refused = two.run("cluster", "spread", "in-order", "--apply")
     assert (refused.returncode, "in-order is ordered" in refused.stderr) == (1, True)
-    assert two.rows("cluster", "spread", "--all") == []
+    every = two.run("cluster", "spread", "--all")
+    assert json.loads(every.stdout) == []
+    assert "left as it is: in-order is ordered" in every.stderr
     assert len(two.rows("cluster", "spread", "in-order", "--ordered", "--apply")) == 2
     route = two.rows("topic", "route", "in-order")
     assert [(each["broker"], each["write_queues"]) for each in route] == [("a", 2), ("b", 2)]
@@ -354,6 +356,10 @@ def test_a_roll_that_stops_leaves_a_state_that_is_seen_and_continues(
     options = ("--apply", "--force", "--route-poll", "0.1", "--timeout", "2")
     broken = two.run("cluster", "roll", "--restart", "true", *options)
     assert (broken.returncode, "--since" in broken.stderr) == (1, True)
+    assert "cluster drain a --undo --apply` opens it" in broken.stderr
+    endless = two.run("cluster", "roll", "--restart", "exec sleep 60", *options)
+    assert endless.returncode == 1
+    assert "has not ended, which it must while the broker runs, after 2 s" in endless.stderr
     assert two.sends() == ["draining", "open"]
     with Supervisor(two.brokers, tmp_path) as supervisor:
         two.rows(*roll(supervisor, "--force", "--since", begun))
