@@ -88,7 +88,7 @@ class Measured:
             "queryMillis": levels([answer.waited for answer in beside]),
         }
         if self.pid == before:
-            row["queryLoopMillis"] = levels([answer.loop_ran for answer in beside])
+            row["queryMillisWithCores"] = levels([answer.with_cores for answer in beside])
         print(json.dumps(row), flush=True)
         self.rows.append(row)
 

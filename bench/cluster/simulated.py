@@ -130,12 +130,13 @@ class Brokers:
 
 
 class Answered(NamedTuple):
-    """A query for a route: when it was due, and in milliseconds how long it took and how long the
-    name server's event loop ran meanwhile, which is what it takes where no other process runs."""
+    """A query for a route: when it was due, and in milliseconds how long it took from then, and
+    what it would have taken with a core for each thread: without the time for which this process
+    and the threads of the name server were ready to run and did not."""
 
     at_s: float
     waited: float
-    loop_ran: float
+    with_cores: float
 
 
 def query(address: str, pid: int, topics: list[str], seconds: float) -> list[Answered]:
@@ -150,19 +151,22 @@ def query(address: str, pid: int, topics: list[str], seconds: float) -> list[Ans
         with suppress(OSError, EOFError), Wire(address) as wire:
             while due - begun < seconds:
                 time.sleep(max(0.0, due - time.perf_counter()))
-                before = _ran(pid)
+                asked, delayed = time.perf_counter(), _delayed(pid)
                 wire.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": random.choice(topics)})
-                waited = (time.perf_counter() - due) * 1e3
-                answers.append(Answered(due - begun, waited, _ran(pid) - before))
+                answered = time.perf_counter()
+                took = (answered - asked) * 1e3 - (_delayed(pid) - delayed)
+                answers.append(Answered(due - begun, (answered - due) * 1e3, max(0.0, took)))
                 due += QUERY_S
         time.sleep(QUERY_S)
         due = max(due, time.perf_counter())
     return answers
 
 
-def _ran(pid: int) -> float:
-    """Milliseconds that the main thread of a process has run (proc(5), schedstat); 0 without it."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
-    except (OSError, IndexError):
-        return 0.0
+def _delayed(pid: int) -> float:
+    """Milliseconds for which the threads of a process, and this one, have waited for a core
+    (proc(5), schedstat)."""
+    found = 0
+    for path in (Path("/proc/self/schedstat"), *Path(f"/proc/{pid}/task").glob("*/schedstat")):
+        with suppress(OSError):
+            found += int(path.read_text().split()[1])
+    return found / 1e6
