@@ -27,6 +27,10 @@ PAUSE_S = 0.05
 """The least time between a failed write and the next one, in seconds."""
 
 
+class NotYetError(StoreError):
+    """What a file would name may still be lost."""
+
+
 class TableFile(Protocol):
     """The writer of one table's changes."""
 
@@ -71,7 +75,7 @@ class Changes(Generic[T]):
     ) -> None:
         self.path = path
         self.trouble: str | None = None
-        """The reason why changes cannot be written, or None."""
+        """The reason why changes cannot be written, or None. To wait is none."""
         self.copied: Callable[[], Awaitable[None]] | None = None
         """Called after each write: returns when other brokers have the changes, too."""
         self._take = take
@@ -83,6 +87,7 @@ class Changes(Generic[T]):
         self._wanted = asyncio.Event()
         self._writes = BackgroundTask(f"writing {path}", self._write_all, logger)
         self._at_work = False
+        self._failure: str | None = None  # of the last write
 
     def changed(self) -> int:
         """Write soon; returns the change's number.
@@ -172,9 +177,9 @@ class Changes(Generic[T]):
 
     def _succeeded(self, number: int) -> None:
         self._on_disk = number
-        if self.trouble is not None:
+        if self._failure is not None:
             logger.warning("writing %s succeeds again", self.path)
-            self.trouble = None
+            self.trouble = self._failure = None
         while self._waiting and self._waiting[0][0] <= number:
             _, future = self._waiting.popleft()
             if not future.done():
@@ -183,9 +188,11 @@ class Changes(Generic[T]):
 
     def _failed(self, error: StoreError, count: int) -> None:
         """Fail the first `count` callers: those that waited when the write began."""
-        if self.trouble is None:
+        if self._failure is None:
             logger.error("%s; retrying until it succeeds", error)
-        self.trouble = str(error)
+        self._failure = str(error)
+        if not isinstance(error, NotYetError):
+            self.trouble = self._failure
         for _ in range(count):
             _, future = self._waiting.popleft()
             if not future.done():
@@ -211,7 +218,7 @@ class StateWriter(Changes[Body]):
 
     def _replace(self, snapshot: Body) -> None:
         if not self._ready():
-            raise StoreError(
+            raise NotYetError(
                 f"{self.path} is not written: the messages that it names are not on disk, or not"
                 " confirmed"
             )

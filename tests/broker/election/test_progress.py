@@ -78,6 +78,7 @@ async def test_what_is_not_confirmed_is_in_no_file_of_delayed_messages(
             delayed.save()
             await asyncio.sleep(0.1)
         assert notes(tmp_path) == before
+        assert broker.managers.trouble() is None, "the broker is ready meanwhile"
         store.show_below(store.log.max_offset)
         for file, text in zip(NOTES, ("{2:7", "[0]"), strict=True):
             await eventually(
