@@ -1,7 +1,7 @@
 """Notifies members of changes of their group (RocketMQ: ConsumerIdsChangeListener).
 
-If a thousand members join in turn, each of them changes the group for all. All changes during one
-round therefore cause only one further round.
+If a thousand members join in turn, each of them changes the group for all. So a large group, and
+one that changes often, learns of all changes during one round in the next one.
 """
 
 import asyncio
@@ -19,10 +19,12 @@ logger = logging.getLogger(__name__)
 PAUSE_S = 0.05
 """Seconds between two rounds."""
 _AT_ONCE = 64  # members
+_TIMES = 8
+"""Times that a group hears at once between two rounds: members that start or stop together."""
 
 
 class GroupNotifier:
-    """Notifies groups in rounds; the first change after a pause is sent at once.
+    """Notifies groups at once, and large ones in rounds.
 
     One event loop owns it. (RocketMQ: DefaultConsumerIdsChangeListener.)
     """
@@ -33,19 +35,19 @@ class GroupNotifier:
         self._changed: dict[str, None] = {}
         self._rounds = BackgroundTask("notices of members", self._notify_all, logger)
         self._in_round = False
+        self._times: dict[str, int] = {}
 
     def changed(self, name: str) -> None:
         """Notify all members of the group."""
-        if self._in_round:
-            self._changed[name] = None
-            return
-        group = self._find(name)
-        if group is not None and len(group.channels) <= _AT_ONCE:
+        group, times = self._find(name), self._times.get(name, 0)
+        if group is not None and len(group.channels) <= _AT_ONCE and times < _TIMES:
+            self._times[name] = times + 1
             at_once(_notify(group))
         else:
             self._changed[name] = None
-        self._in_round = True
-        self._rounds.start()
+        if not self._in_round:
+            self._in_round = True
+            self._rounds.start()
 
     async def stop(self) -> None:
         """Send no more notifications."""
@@ -59,6 +61,7 @@ class GroupNotifier:
                 if group is not None:
                     await self._pieces.run(_notify(group))
             await asyncio.sleep(PAUSE_S)
+            self._times.clear()
             if not self._changed:
                 break
         self._in_round = False
