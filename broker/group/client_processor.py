@@ -201,6 +201,8 @@ class ClientManageProcessor:
         if header.consumer_group:
             group = self._groups.table.get(header.consumer_group)
             notify = group is None or group.notify_consumer_ids_changed_enable
+            account = self._members.account_of(request)
+            self._members.locks.leave(header.consumer_group, header.client_id, account)
             self._consumers.unregister(header.consumer_group, connection, notify)
         return request.reply(ResponseCode.SUCCESS)
 

@@ -109,6 +109,16 @@ class RebalanceLockManager:
         mine = [q for q in queues if q in locks and locks[q].holder == client]
         self._end(group, mine)
 
+    def leave(self, group: str, client_id: str, access_key: str | None = None) -> None:
+        """Release all locks of a client that has left the group.
+
+        Java's consumers unlock before they leave; a rebalance at that moment locks again.
+        """
+        client = _Holder(client_id, access_key)
+        if client in self._counts:
+            locks = self._groups.get(group, {})
+            self._end(group, [queue for queue, lock in locks.items() if lock.holder == client])
+
     def expiry_steps(self) -> Generator[None, None, None]:
         """Drop locks that ended, and groups without locks."""
         now = self._monotonic()

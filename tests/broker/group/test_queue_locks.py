@@ -8,6 +8,7 @@ from congreve.remoting.messages import fastjson
 from ..tool import Tool, config_of, running
 
 LOCK = 41
+UNREGISTER = 35
 
 
 async def locked(tool: Tool, topic: str, ids: range, broker: str = "b", group: str = "G"):
@@ -44,3 +45,14 @@ async def test_a_client_id_that_is_too_long_locks_nothing(tmp_path: Path) -> Non
         body = {"consumerGroup": "G", "clientId": "c" * 1_025, "mqSet": []}
         answer = await tool.ask(LOCK, body=fastjson.dumps(body).encode())
         assert answer.code == 1 and "1025 characters" in answer.remark
+
+
+async def test_a_member_that_leaves_its_group_holds_no_lock_of_it(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as (tool, broker):
+        await tool.create_topic("T", queues=3)
+        assert await locked(tool, "T", range(3)) == [0, 1, 2]
+        assert await locked(tool, "T", range(2), group="H") == [0, 1]
+        for client_id, left in (("c2", 5), ("c1", 2), ("c1", 2)):
+            fields = {"clientID": client_id, "consumerGroup": "G"}
+            assert (await tool.ask(UNREGISTER, fields)).code == 0
+            assert len(broker.managers.members.locks) == left
