@@ -245,7 +245,7 @@ class GroupStates:
             try:
                 settings = (await report.groups()).get(group)
                 topics = await report.topics()
-                connection = await self._groups.connection(report.address, group)
+                connection = await report.members(group)
             except (ClientError, RemotingError):
                 silent.append(name)
                 continue

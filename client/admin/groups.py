@@ -196,14 +196,6 @@ class GroupAdmin:
             for client in ConsumerConnection.decode(answer.body).connection_set
         )
 
-    async def connection(self, address: str, group: str) -> ConsumerConnection | None:
-        """The clients of a group at one broker, and what they subscribe to; None without one."""
-        fields = GetConsumerConnectionListRequestHeader(consumer_group=group).fields()
-        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        accepted = (ResponseCode.CONSUMER_NOT_ONLINE,)
-        answer = await self._brokers.ask(address, code, fields, accept=accepted)
-        return None if answer is None else ConsumerConnection.decode(answer.body)
-
     async def reset(
         self, group: str, topic: str, to: OffsetTarget, *, preview: bool = False
     ) -> list[QueueReset]:

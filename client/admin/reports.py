@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TypeVar
 
+from congreve.client.errors import BrokerError
 from congreve.client.transport.instance import ClientInstance
 from congreve.remoting.messages.admin_bodies import (
     AclConfig,
@@ -93,10 +94,15 @@ class BrokerReports:
         fields = GetConsumeStatsInBrokerHeader(is_order=False).fields()
         return await self._body(RequestCode.GET_BROKER_CONSUME_STATS, fields)
 
-    async def members(self, group: str) -> ConsumerConnection:
-        """The connected members of a group and its subscriptions."""
+    async def members(self, group: str) -> ConsumerConnection | None:
+        """The connected members of a group and its subscriptions, None without a member."""
         fields = GetConsumerConnectionListRequestHeader(consumer_group=group).fields()
-        body = await self._body(RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
+        try:
+            body = await self._body(RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
+        except BrokerError as error:
+            if error.code in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
+                return None
+            raise
         return ConsumerConnection.decode(body)
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:

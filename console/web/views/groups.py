@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from congreve.base.errors import CongreveError
 from congreve.client.admin.groups import OffsetTarget, QueueReset
-from congreve.client.errors import BrokerError, InvalidSettingError
+from congreve.client.errors import InvalidSettingError
 from congreve.console.web.cluster import Cluster
 from congreve.console.web.formats import count, moment, path_part
 from congreve.console.web.pages import Visit, window
@@ -18,7 +18,6 @@ from congreve.console.web.snapshot import GroupRow
 from congreve.console.web.views.messages import default_period, time_ms
 from congreve.records.message.topics import is_system_group
 from congreve.remoting.messages.admin_bodies import Connection, SubscriptionData
-from congreve.remoting.messages.codes import ResponseCode
 
 _ORDERS = {
     "name": lambda row: row.name,
@@ -89,12 +88,9 @@ async def read_members(cluster: Cluster, group: str) -> Members | None:
     found: dict[str, Connection] = {}
     members: Members | None = None
     for reports in (await cluster.masters()).values():
-        try:
-            answer = await reports.members(group)
-        except BrokerError as error:
-            if error.code in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
-                continue
-            raise
+        answer = await reports.members(group)
+        if answer is None:
+            continue
         found |= {each.client_id: each for each in answer.connection_set}
         members = Members(
             sorted(found.values(), key=lambda each: each.client_id),
