@@ -379,14 +379,13 @@ class SimulatedService(AutoSwitchService):
         """Close everything."""
         machine = self._process.machine
         machine.network.unlisten(machine.ha_address, self._connected)
-        super().stop()
         if self._slaves is not None and self._wake is not None:
             assert self._ticking is not None
             self._ticking.cancel()
             self._virtual.remove_reader(self._wake.descriptor)
             self._close_all(self._slaves)
             self._slaves = None
-            self._wake.close()
+        super().stop()
 
     def _connected(self, link: Link) -> None:
         link.to_far.arrived = self._step
