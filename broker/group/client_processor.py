@@ -135,7 +135,8 @@ class ClientManageProcessor:
                 changed |= known is not None and known.fingerprint != data.heartbeat_fingerprint
             try:
                 await self._pieces.run(self._consumer(consumer, client), connection)
-                self._note_fingerprint(consumer.group_name, data.heartbeat_fingerprint or 0)
+                if not data.without_sub:
+                    self._note_fingerprint(consumer.group_name, data.heartbeat_fingerprint or 0)
                 await self._filters.register(consumer.group_name, consumer.subscription_data_set)
             except TableFullError as error:  # the client's other groups may fit
                 full.append(error)

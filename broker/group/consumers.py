@@ -36,7 +36,8 @@ class ConsumerGroup(msgspec.Struct):
     retry_readers: set[Channel] = set()
     """Those whose members pull the group's retry topic."""
     fingerprint: int = 0
-    """The client's hash of the subscriptions, 0 if it sent none (RocketMQ 5: heartbeat v2)."""
+    """The client's hash of the subscriptions, 0 if it sent none, or the broker lacks some (RocketMQ
+    5: heartbeat v2)."""
 
     def client_ids(self) -> list[str]:
         """The client ids of the members."""

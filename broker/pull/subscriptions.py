@@ -70,6 +70,9 @@ class PullSubscriptions:
                 f"the consumer's subscription not exist, group[{name}] topic[{header.topic}]",
             )
         if subscription.sub_version < header.sub_version:
+            online.fingerprint = (
+                0  # Java's client 5.5 may take it for sent, and never send it again
+            )
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
                 f"the consumer's subscription not latest: {subscription.sub_version} here,"
@@ -85,6 +88,7 @@ class PullSubscriptions:
                 f" group[{name}] topic[{header.topic}]: {subscription.sub_string}",
             )
         if registered.client_version < header.sub_version:
+            online.fingerprint = 0
             raise RefusedError(
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 f"the consumer's consumer filter data not latest: {registered.client_version}"

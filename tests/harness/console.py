@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .cluster import Cluster
 from .drivers import Driver
 
-EVENTUALLY_S = 60
+EVENTUALLY_S = 120
 
 
 @dataclass

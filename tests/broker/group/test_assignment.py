@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.wire import pull_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,6 +174,28 @@ async def test_clients_of_rocketmq_5_may_leave_out_subscriptions_that_stay(tmp_p
         assert await changed() == "true"
         older = await tool.heart_beat("G", "T")
         assert not older.ext_fields, "as 4.9.4 answers"
+
+
+async def test_a_client_of_rocketmq_5_sends_a_newer_subscription_that_a_pull_lacks(
+    tmp_path: Path,
+) -> None:
+    async with running(config_of(tmp_path)) as (tool, _):
+        await tool.create_topic("Q5", queues=1)
+
+        async def heard(**more: Any) -> str:
+            answer = await heart_beat(tool, "c", heartbeatFingerprint=7, **more)
+            return str(answer.ext_fields["IS_SUB_CHANGE"])
+
+        async def pulled(version: int) -> int:
+            registered = {"consumerGroup": "GQ5", "sysFlag": "0", "subVersion": str(version)}
+            return (await tool.ask(11, pull_fields("Q5", 0, 0, 1) | registered)).code
+
+        assert [await heard(), await heard(withoutSub=True)] == ["false"] * 2
+        assert await pulled(0) == 19
+        assert await pulled(1 << 60) == 25
+        assert [await heard(withoutSub=True) for _ in range(2)] == ["true"] * 2
+        await heard()
+        assert await heard(withoutSub=True) == "false"
 
 
 async def test_the_default_mode_may_be_pop(tmp_path: Path) -> None:
