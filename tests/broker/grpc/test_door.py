@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import socket
 import ssl
@@ -15,7 +16,7 @@ import grpc
 import pytest
 from broker.serving.test_fastpath import CREATE
 from harness.certificates import Authority
-from harness.wire import Wire
+from harness.wire import GET_ROUTEINFO_BY_TOPIC, Wire
 
 from congreve.broker.broker import Broker
 from congreve.broker.config import BrokerConfig
@@ -215,6 +216,17 @@ def test_742_1078_8304_8864_8865_9604_a_route_has_the_announced_address(
         of_used = address_in(made.call("QueryRoute", request))
         assert of_used == (1, "127.0.0.1", broker.config.grpc_port)
         assert address_in(other.call("QueryRoute", request)) == (3, "mq.example", 443)
+
+
+def test_9630_a_route_asked_on_any_port_is_of_the_clients_protocol(tmp_path: Path) -> None:
+    with serving(tmp_path, answer_route_requests=True) as (broker, made):
+        request = made.protos.QueryRouteRequest(topic=made.protos.Resource(name="Normal"))
+        for port in (broker.port, broker.config.grpc_port):
+            with Wire(f"127.0.0.1:{port}") as wire, client(port) as other:
+                route = json.loads(wire.call(GET_ROUTEINFO_BY_TOPIC, {"topic": "Normal"}).body)
+                addresses = route["brokerDatas"][0]["brokerAddrs"]
+                assert addresses == {"0": f"127.0.0.1:{broker.port}"}
+                assert address_in(other.call("QueryRoute", request)) == (1, "127.0.0.1", port)
 
 
 def address_in(route: Any) -> tuple[int, str, int]:
