@@ -29,8 +29,8 @@ from congreve.records.record import offset_message_id
 
 logger = logging.getLogger(__name__)
 
-SHOWN_MAX_S = 1.0
-"""A group confirms in milliseconds, or not for long; a stop does not wait longer."""
+SHOWN_MAX_S = 0.1
+"""A group confirms in milliseconds, or not for long; a change of master does not wait longer."""
 SHOWN_STEP_S = 0.02
 
 

@@ -123,7 +123,8 @@ class Changes(Generic[T]):
         try:
             await self.saved()
         except StoreError as error:
-            logger.error("not written before the stop: %s", error)
+            level = logging.INFO if isinstance(error, NotYetError) else logging.ERROR
+            logger.log(level, "not written before the stop: %s", error)
         await self._writes.stop()
         self._at_work = False
 
@@ -189,14 +190,15 @@ class Changes(Generic[T]):
     def _failed(self, error: StoreError, count: int) -> None:
         """Fail the first `count` callers: those that waited when the write began."""
         if self._failure is None:
-            logger.error("%s; retrying until it succeeds", error)
+            level = logging.INFO if isinstance(error, NotYetError) else logging.ERROR
+            logger.log(level, "%s; retrying until it succeeds", error)
         self._failure = str(error)
         if not isinstance(error, NotYetError):
             self.trouble = self._failure
         for _ in range(count):
             _, future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(StoreError(str(error)))
+                future.set_exception(type(error)(str(error)))
 
 
 class StateWriter(Changes[Body]):
