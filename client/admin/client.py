@@ -7,7 +7,6 @@ import msgspec
 
 from congreve.base.fields import Fields
 from congreve.client.admin.brokers import Brokers
-from congreve.client.admin.causes import GroupStates
 from congreve.client.admin.dead_letters import DeadLetterAdmin
 from congreve.client.admin.groups import GroupAdmin
 from congreve.client.admin.reports import BrokerReports
@@ -71,8 +70,8 @@ class AdminClient(ClientInstance):
     """Queries and changes a cluster: ``async with AdminClient("host:9876") as admin`` (RocketMQ:
     DefaultMQAdminExt).
 
-    Its own methods are about topics; `groups`, `states`, `dead_letters`, `timers` and `traces` have
-    the others.
+    Its own methods are about topics; `groups`, `dead_letters`, `timers` and `traces` have the
+    others.
 
     Every method raises BrokerError when a server refuses the request, NoNameServerError when no
     name server answers, another ClientError or a RemotingError when the request fails otherwise.
@@ -87,7 +86,6 @@ class AdminClient(ClientInstance):
         self.groups = GroupAdmin(self, self.brokers)
         self.timers = TimerAdmin(self, self.brokers)
         self.traces = TraceAdmin(self.brokers)
-        self.states = GroupStates(self, self.brokers, self.groups)
         self.dead_letters = DeadLetterAdmin(self, self.brokers, self.groups)
 
     async def cluster_info(self) -> ClusterInfo:

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from congreve.client import Message, SyncProducer, SyncPushConsumer
-from congreve.client.admin.causes import Cause, GroupState, Member, causes_of
 from congreve.client.admin.groups import QueueLag
 from congreve.client.settings import ConsumeFrom
+from congreve.console.cluster.causes import Cause, GroupState, Member, causes_of
 from congreve.remoting.messages.admin_bodies import (
     ConsumerRunningInfo,
     ConsumeStatus,
@@ -33,7 +33,7 @@ def holding(*queue_ids: int, transport: str = "remoting", **of_queue: int) -> Me
             for each in queue_ids
         }
     )
-    return Member("c", "JAVA", transport, info)
+    return Member("c", transport, info)
 
 
 def said(state: GroupState) -> str:
@@ -41,7 +41,7 @@ def said(state: GroupState) -> str:
 
 
 def test_a_group_without_a_lag_says_so() -> None:
-    state = GroupState("g", [queue(), queue(queue_id=1)], [Member("c", "GO", "grpc")])
+    state = GroupState("g", [queue(), queue(queue_id=1)], [Member("c", "grpc")])
     assert causes_of(state, NOW_MS) == [
         Cause("the group has consumed all that its 2 queues have"),
         Cause("1 member is connected, by grpc"),
@@ -60,7 +60,7 @@ def test_a_group_without_a_lag_says_so() -> None:
         ({"queues": [queue(5, in_flight=2, in_flight_ms=9_000)]}, "members have 2 and have not"),
         ({"queues": [queue(5, topic="%RETRY%g")]}, "5 of them are retries"),
         (
-            {"members": [Member("c", "JAVA", "remoting"), Member("d", "GO", "grpc")]},
+            {"members": [Member("c", "remoting"), Member("d", "grpc")]},
             "2 members are connected: 1 by grpc, 1 by remoting",
         ),
         ({"subscriptions": {"b": {"T": "x"}, "c": {"T": "y"}}}, "in different ways: x, y"),

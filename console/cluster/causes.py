@@ -1,28 +1,21 @@
 """Why a consumer group is behind, in words."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from congreve.base.fields import Fields
-from congreve.client.admin.brokers import Brokers, in_turns
-from congreve.client.admin.groups import GroupAdmin, QueueLag
-from congreve.client.admin.reports import BrokerReports
-from congreve.client.errors import ClientError
-from congreve.client.transport.instance import ClientInstance
+from congreve.client.admin.groups import QueueLag
 from congreve.records.message.topics import RETRY_PREFIX
-from congreve.remoting.errors import RemotingError
 from congreve.remoting.messages.admin_bodies import ConsumerRunningInfo, ProcessQueueInfo
 from congreve.remoting.messages.body import MessageQueue
 
-MEMBERS_ASKED = 64
-"""Members that are asked for what they do; each answer has some kilobytes."""
 _STUCK_MS = 60_000
 _SILENT_PULL_MS = 120_000  # a poll takes up to 30 s
-_READABLE = 4
 
 
-class Cause(Fields, msgspec.Struct, frozen=True):
+class Cause(msgspec.Struct, frozen=True):
     """A sentence about what keeps a group back, or how far it is; `advice` says what to do."""
 
     what: str
@@ -33,7 +26,6 @@ class Member(msgspec.Struct):
     """A client of a group; `info` is None if it did not answer."""
 
     client_id: str
-    language: str
     transport: str
     """"remoting" or "grpc"."""
     info: ConsumerRunningInfo | None = None
@@ -220,83 +212,3 @@ def _age(milliseconds: float) -> str:
         if milliseconds >= 2 * size:
             return f"{milliseconds / size:.0f} {unit}"
     return f"{milliseconds / 1000:.1f} s"
-
-
-class GroupStates:
-    """Reads what brokers and members say. (RocketMQ: the commands consumerProgress, consumerStatus
-    and consumerConnection of mqadmin.)"""
-
-    def __init__(self, client: ClientInstance, brokers: Brokers, groups: GroupAdmin) -> None:
-        self._client = client
-        self._brokers = brokers
-        self._groups = groups
-
-    async def read(self, group: str) -> GroupState:
-        """The state of a group. Raises what AdminClient's methods raise."""
-        masters = await self._brokers.masters()
-        reports = {name: BrokerReports(self._client, address) for name, address in masters.items()}
-        queues = await self._groups.lag(group)
-        state = GroupState(group, queues, [])
-        subscriptions: dict[str, Mapping[str, str]] = {}
-        members: dict[str, Member] = {}
-        at: dict[str, BrokerReports] = {}
-        silent, disabled, unreadable = [], [], []
-        for name, report in reports.items():
-            try:
-                settings = (await report.groups()).get(group)
-                topics = await report.topics()
-                connection = await report.members(group)
-            except (ClientError, RemotingError):
-                silent.append(name)
-                continue
-            if settings is not None and not settings.consume_enable:
-                disabled.append(name)
-            of_queues = {each.topic for each in queues if each.broker_name == name}
-            unreadable += [
-                (topic, name)
-                for topic in sorted(of_queues)
-                if topic in topics and not topics[topic].perm & _READABLE
-            ]
-            if connection is None:
-                continue
-            state.broadcast |= connection.message_model == "BROADCASTING"
-            subscriptions[name] = {
-                topic: data.sub_string or "*"
-                for topic, data in connection.subscription_table.items()
-            }
-            for each in connection.connection_set:
-                members[each.client_id] = Member(
-                    each.client_id, each.language, each.protocol or "remoting"
-                )
-                at[each.client_id] = report
-        state.members = [members[each] for each in sorted(members)]
-        state.subscriptions, state.silent = subscriptions, silent
-        state.disabled_at, state.unreadable = disabled, unreadable
-        state.rates = await self._rates(group, queues, reports.values())
-        await in_turns(
-            lambda member: self._ask(group, member, at[member.client_id]),
-            state.members[:MEMBERS_ASKED],
-        )
-        return state
-
-    async def _ask(self, group: str, member: Member, report: BrokerReports) -> None:
-        try:
-            member.info = await report.running_info(group, member.client_id)
-        except (ClientError, RemotingError):
-            member.info = None
-
-    async def _rates(
-        self, group: str, queues: Iterable[QueueLag], reports: Iterable[BrokerReports]
-    ) -> dict[str, tuple[float, float]]:
-        topics = sorted({queue.topic for queue in queues if queue.lag})
-        rates = dict.fromkeys(topics, (0.0, 0.0))
-        for report in reports:
-            for topic in topics:
-                try:
-                    came = await report.rate("TOPIC_PUT_NUMS", topic)
-                    got = await report.rate("GROUP_GET_NUMS", f"{topic}@{group}")
-                except (ClientError, RemotingError):
-                    continue
-                before = rates[topic]
-                rates[topic] = before[0] + came, before[1] + got
-        return rates
