@@ -16,6 +16,7 @@ from congreve.base.clock import Clock
 from congreve.base.errors import CongreveError
 from congreve.broker.commit.group_commit import GroupCommit
 from congreve.broker.commit.recode import recode
+from congreve.broker.metadata.state_writer import NotYetError
 from congreve.broker.pop.lanes.journal_writer import PopJournalWriter
 from congreve.broker.pop.snapshot_file import CopiedWindows, SnapshotWriter, load_snapshot
 from congreve.broker.requests.settings import host_bytes
@@ -34,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 QUEUE_ID = 0
 DURABLE_LIMIT_S = 30.0
-"""Between two looks at what the group of an elected master has confirmed."""
 SNAPSHOT_BYTES = 16 << 20
 """Of the journal, after which a new snapshot is written; more after a larger snapshot."""
 SNAPSHOT_MS = 600_000
@@ -240,7 +240,7 @@ class PopJournal:
     def _confirm(self, snapshot: CopiedWindows) -> None:
         """Return when no other log can replace the one that the snapshot continues."""
         if not self._store.wait_final(snapshot.at, DURABLE_LIMIT_S):
-            raise StoreError(
+            raise NotYetError(
                 f"{self._file.path} is not written: the records that it continues are not on disk, "
                 "or slaves lack them"
             )

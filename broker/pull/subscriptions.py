@@ -70,9 +70,8 @@ class PullSubscriptions:
                 f"the consumer's subscription not exist, group[{name}] topic[{header.topic}]",
             )
         if subscription.sub_version < header.sub_version:
-            online.fingerprint = (
-                0  # Java's client 5.5 may take it for sent, and never send it again
-            )
+            # Java's client 5.5 may take the newer one for sent, and never send it again.
+            online.fingerprint = 0
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
                 f"the consumer's subscription not latest: {subscription.sub_version} here,"
